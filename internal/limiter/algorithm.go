@@ -8,35 +8,34 @@ import (
 	"strings"
 )
 
-// Algorithm is a way in which limits count, and an index into algorithms.
+// Algorithm is the method by which a limit counts. It is an index into algorithms.
 type Algorithm uint8
 
 const (
-	// FixedWindow admits the amount in each window of one period. Windows follow each other
-	// from 1970-01-01 00:00 UTC: full seconds, full minutes.
+	// FixedWindow admits the amount in each window of one period. Windows follow each other from
+	// 1970-01-01 00:00 UTC, so that a window of a minute is a full minute.
 	FixedWindow Algorithm = iota
-	// FirstHit is FixedWindow with windows that begin with the first hit after the last one
+	// FirstHit is FixedWindow with windows that begin with the first hit after the last window
 	// ended, so that clients do not all retry at the full minute.
 	FirstHit
 	// ByCalendar is FixedWindow with the windows of a Calendar.
 	ByCalendar
-	// SlidingWindow admits the amount in about any span of one period: it estimates the use of
-	// the span from the current window and a share of the previous one.
+	// SlidingWindow admits about the amount in any span of one period. It estimates the use of a
+	// span from the current window and a share of the previous one.
 	SlidingWindow
-	// TokenBucket admits bursts up to the bucket's size and refills it at the
-	// amount per period (GCRA, the generic cell rate algorithm).
+	// TokenBucket admits bursts up to the bucket's size. The bucket refills at the amount per
+	// period (GCRA, the generic cell rate algorithm).
 	TokenBucket
-	// Concurrency admits the amount at once: each request takes a hold and releases it when it
-	// ends. A hold expires after one period.
+	// Concurrency admits the amount at once: each request takes a hold and releases it when the
+	// request ends. A hold expires after one period.
 	Concurrency
-	// SlidingLog admits the amount in any span of one period: it keeps the times of the used
-	// units.
+	// SlidingLog admits the amount in any span of one period. It keeps the time of each used unit.
 	SlidingLog
 )
 
-// algorithms has a row for each algorithm. An algorithm's other parts bear its word, and tests
-// fail if one is missing: the script redis/wire/lua/<word>.lua, a row in storetest, an exact
-// counter of the judge in the tests here, a paragraph in docs.
+// algorithms has a row for each algorithm. Tests fail if another part of an algorithm is missing:
+// the script redis/wire/lua/<word>.lua, a row in storetest, an exact counter in the tests of this
+// package, or a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // name in rules
 	letter  string                        // letter in keys; a fixed window has none, and a calendar has @
@@ -66,7 +65,7 @@ func AlgorithmNames() []string {
 func (a Algorithm) String() string { return algorithms[a].word }
 
 // Takes reports whether limits that count by a may have the option. An undefined algorithm takes
-// all options, so that it is reported once, not once for each option.
+// all options, so that only the algorithm is reported, not each option as well.
 func (a Algorithm) Takes(o Option) bool {
 	return int(a) >= len(algorithms) || slices.Contains(algorithms[a].options, o)
 }
@@ -96,10 +95,10 @@ func (o Option) Algorithms() string {
 	return strings.Join(names, ", ")
 }
 
-// State is the stored state of a counter. Its zero value is an unused counter, which a store
-// need not keep. The algorithm defines the meaning of each number except Until; all four are
-// from 0 to MaxExact. They do not depend on the limit's amount, so that used units stay used
-// when the amount changes.
+// State is the stored state of a counter. Its zero value is an unused counter, which a store need
+// not keep. The algorithm defines the meaning of each number except Until; all four are from 0 to
+// MaxExact. The numbers do not depend on the limit's amount, so that use remains when the amount
+// changes.
 type State struct {
 	At    int64 // number or start of the window, or the time of the bucket's level
 	Used  int64 // units used in the window, or in the bucket
@@ -107,43 +106,43 @@ type State struct {
 	Until int64 // end of the counter's ban in microseconds since the epoch, or 0 if it has none
 }
 
-// unused reports whether s has no use, whatever the time. It may have a ban.
+// unused reports whether s has no use, not even expired use. An unused state may have a ban.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
-// MaxExact bounds the integers that Lua represents exactly. No number that a store in Lua
-// computes may exceed it, see NewLimit.
+// MaxExact is the largest number up to which Lua represents all integers exactly. No number that a
+// store computes in Lua may exceed MaxExact, see NewLimit.
 const MaxExact = 1 << 53
 
 // second is a second in microseconds.
 const second = 1_000_000
 
-// counting is an algorithm with the numbers of one limit. Its methods are pure and ignore bans:
-// add and giveBack keep State.Until, and Limit.roll overwrites the Until that roll returns. All
-// times are in microseconds; now is since the epoch. Costs are at most maxCost, see numbers.
+// counting is an algorithm together with the numbers of one limit. Its methods are pure and ignore
+// bans: add and giveBack keep State.Until, and Limit.roll overwrites the Until that roll returns.
+// All times are in microseconds; now is since the epoch. Costs are at most maxCost, see numbers.
 //
-// The package relies on three properties: an unused state has room for any cost up to
-// Limit.Size; costs added one after the other use as much as their sum; a hit that does not fit
-// leaves nothing in a state except a ban.
+// The package relies on three properties: an unused state has room for any cost up to Limit.Size;
+// costs added one after the other use as much as their sum; a hit that does not fit leaves nothing
+// in a state except a ban, unless the hit is always charged.
 type counting interface {
-	// roll returns s as it is at now. If the clock stepped back, s may be from the future. Its
-	// use then counts as use at now: none is lost, and none lasts longer than new use would. The
-	// other methods take rolled states, unless stated otherwise.
+	// roll returns s as it is at now. If the clock stepped back, s may be later than now. The use
+	// in s then counts as use at now: none of it is lost, and none lasts longer than new use would.
+	// The other methods take rolled states, unless stated otherwise.
 	roll(s State, now int64) State
-	// wait returns the time until cost more units fit if nothing else happens: 0 if they fit
-	// now, never if they exceed the limit, or a time to try again if it is unknown.
+	// wait returns the time until cost fits if nothing else happens: 0 if cost fits now, never (-1)
+	// if cost exceeds the limit, or a time to try again if the true time is unknown.
 	wait(s State, now, cost int64) int64
-	// add uses cost units, whether they fit or not. A negative cost is a refund, down to an
-	// unused state.
+	// add adds cost to the use, whether it fits or not. A negative cost is a refund, which never
+	// lowers the use below 0.
 	add(s State, cost int64) State
 	// giveBack reverses the part of an earlier charge of cost that would still count in s if
 	// nothing else had happened since. A negative cost adds to the charge. charged is the state
-	// just after that charge, and remains is charged rolled to now.
+	// just after that charge, and remains is the state charged, rolled to now.
 	giveBack(s, remains, charged State, cost int64) State
-	// usage returns the used units, and the time until none is used. reset is also correct for a
-	// state that is not rolled, whatever now is.
+	// usage returns the used units, and the time from now until none is used. reset is also correct
+	// if s is not rolled, and for any now.
 	usage(s State, now int64) (used, reset int64)
-	// numbers returns the cost that stands for all larger costs, and the arguments of the
-	// function limit in the algorithm's script.
+	// numbers returns maxCost, which replaces all larger costs, and the arguments of the function
+	// limit in the algorithm's Lua script.
 	numbers() (maxCost int64, constants [4]int64)
 }
 
@@ -156,9 +155,9 @@ func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
-// roll is counting.roll, with the ban that applies to l. A ban in force stays. If it is longer
-// than a new ban, because the clock stepped back or the limit had longer bans, it is shortened
-// to that length.
+// roll is counting.roll, but sets Until to the end of the ban that applies to l. A ban in force
+// stays. If the rest of a ban is longer than a new ban, because the clock stepped back or the limit
+// had longer bans, roll shortens it to a new ban.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
 	rolled.Until = 0
@@ -168,8 +167,8 @@ func (l *Limit) roll(s State, now int64) State {
 	return rolled
 }
 
-// leaveBan returns s, a rolled state that is about to be written, with the counter's ban in
-// force, which ends at until. Without it, a limit without bans would remove that ban.
+// leaveBan returns s, a rolled state that is about to be written, with the stored ban that ends at
+// until, if that ban is in force. Otherwise a limit without bans would remove the ban.
 func (s State) leaveBan(until, now int64) State {
 	if s.Until == 0 && until > now {
 		s.Until = until
@@ -186,8 +185,8 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 	return wait
 }
 
-// Expiry returns the time at which a counter in state s becomes unused, in microseconds since
-// the epoch, or 0 if it is unused.
+// Expiry returns the time at which a counter in state s becomes unused, in microseconds since the
+// epoch, or 0 if the counter is unused.
 func (l *Limit) Expiry(s State) int64 {
 	if s.unused() {
 		return s.Until
@@ -199,10 +198,10 @@ func (l *Limit) Expiry(s State) int64 {
 // GiveBack reverses a charge of cost on a counter in state s, for a store that learns only after
 // the charge that the request is denied. charged is the state just after the charge.
 //
-// It removes the part of the charge that would still count if nothing else had happened since,
-// so that a late call never removes the use of others. This is exact for windows. From a bucket
-// that was empty in between, it may remove too little, by the units that drained since the
-// charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
+// It removes the part of the charge that would still count if nothing else had happened since, so
+// that a late call never removes the use of others. This is exact for windows. If a bucket was
+// empty between the charge and now, GiveBack may remove too little, by the units that drained since
+// the charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
 // stepped back, and the age of the charge is unknown. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
@@ -212,8 +211,9 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
-// settle replaces the reserved units in a record by cost: in their window or, in a bucket, now. s
-// must be rolled. If the record is later than now, settle changes no use, like GiveBack.
+// settle replaces the reserved units in record by cost, in the reservation's window or, in a
+// bucket, at now. s must be rolled. If record is later than now, settle changes no use, like
+// GiveBack.
 func (l *Limit) settle(s, record State, cost, now int64) State {
 	remains := l.Record().roll(record, now)
 	if remains.At < record.At {
@@ -222,19 +222,19 @@ func (l *Limit) settle(s, record State, cost, now int64) State {
 	return l.counting.giveBack(s, remains, record, record.Used-cost)
 }
 
-// Record returns the limit by which the records of reservations expire: l, so that a record lasts
-// as long as its window. For a bucket, which may drain before an answer ends, it lasts at least an
-// hour.
+// Record returns the limit by which the records of reservations expire. It is l, so that a record
+// lasts as long as its window, except for a bucket, which may drain before an answer ends. There, a
+// record lasts at least an hour.
 func (l *Limit) Record() *Limit { return cmp.Or(l.record, l) }
 
-// Constants returns the constants of the limit, for a store that counts in Lua. A limit with a
-// Calendar also needs the windows around now.
+// Constants returns the constants of the limit, for a store that counts in Lua. For a limit with a
+// Calendar, the store also needs the windows around now.
 func (l *Limit) Constants() [4]int64 {
 	_, constants := l.counting.numbers()
 	return constants
 }
 
-// Calendar returns the calendar of the windows, or nil if the constants determine them.
+// Calendar returns the calendar of the windows, or nil if the constants determine the windows.
 func (l *Limit) Calendar() *Calendar {
 	w, _ := l.counting.(fixedWindow)
 	return w.calendar

@@ -2,24 +2,24 @@ package limiter
 
 import "time"
 
-// MaxNotify is the maximum length of Spec.Notify, and MinNotified the shortest period of such a
-// limit.
+// MaxNotify is the maximum length of Spec.Notify. MinNotified is the shortest period of a limit
+// with Notify.
 const (
 	MaxNotify   = 5
 	MinNotified = time.Minute
 )
 
-// IsBudget reports whether operators see the use of the limit's counters: whether the limit
-// notifies operators, or its period is an hour or more. An override with a period shorter than
-// MinNotified may have the Notify of the rule's limit. It is not a budget.
+// IsBudget reports whether operators see the use of the limit's counters: if the limit has Notify
+// or a period of an hour or more, unless it admits nothing or counts by Concurrency. An override
+// may have the rule's Notify with a period shorter than MinNotified. Then it is not a budget.
 func (s *Spec) IsBudget() bool {
 	period := s.Period()
 	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
 }
 
-// Taken returns, for each hit of a decided request, the units that the request took from the
-// hit's counter, less its refunds. The first of several hits on one counter has all units and
-// the others have 0, so that only one of them passes a threshold. Taken uses the memory of dst.
+// Taken returns, for each hit of a decided request, the units that the request took from the hit's
+// counter, less its refunds. The first of several hits on one counter has all units and the others
+// have 0, so that only one of them passes a threshold. Taken uses the memory of dst.
 func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	var buf [few]int
 	dst = dst[:0]
@@ -36,8 +36,8 @@ func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	return dst
 }
 
-// Passed returns the used percentages of the counter of h, rounded down, before and after a
-// decided request that took the given units from it.
+// Passed returns the percentages of the limit of h that were used before and after a decided
+// request, rounded down. used is the use after the request, and taken is the request's part of it.
 func Passed(h *Hit, used, taken int64) (before, after int64) {
 	size := int64(h.Limit.Size())
 	if after = used * 100 / size; taken > used { // a failure mode admitted the hits without counting them
@@ -47,9 +47,9 @@ func Passed(h *Hit, used, taken int64) (before, after int64) {
 }
 
 // Window returns the start and end of the current window of a counter of l that becomes unused
-// after the time left. now may differ from the time of the store by up to a quarter of a window,
-// unless l has bans. If the algorithm has no windows, start is zero, and end is the time at which
-// the counter becomes unused.
+// after the duration left. now may differ from the time of the store by up to a quarter of a
+// window, unless l has bans. If the algorithm has no windows, start is the zero Time, and end is
+// the time at which the counter becomes unused.
 func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time) {
 	period := l.Period()
 	within := now.Add(left - period/4)
@@ -66,7 +66,7 @@ func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time)
 		return start, start.Add(period)
 	}
 	end = now.Add(left).UTC()
-	if hasWindows { // from the first hit on
+	if hasWindows { // FirstHit
 		start = end.Add(-period)
 	}
 	return start, end

@@ -26,11 +26,11 @@ type Calendar struct {
 	last  atomic.Pointer[Windows] // the last windows returned, as a cache
 }
 
-// Windows are a window and the one after it, in microseconds since the epoch.
+// Windows are two windows, [Start, Next) and [Next, End), in microseconds since the epoch.
 type Windows struct{ Start, Next, End int64 }
 
-// onCalendar has, by unit, the parts: the number of units in the next larger unit, or 1 if that
-// varies. The other fields are the distance between the starts of long windows.
+// onCalendar has a row for each unit. parts is the number of units in the next larger unit, or 1 if
+// that number varies. The other fields are the length of a unit, for windows of more than an hour.
 var onCalendar = [...]struct{ parts, years, months, days, hours int }{
 	Second: {parts: 60},
 	Minute: {parts: 60},
@@ -47,12 +47,12 @@ type calendarOf struct {
 	count uint32
 }
 
-// calendars caches every Calendar that rules have used: time zone data are large and slow to
-// load, and many rules may share them. There are only a few hundred zones.
+// calendars caches every Calendar that rules have used: time zone data are large and slow to load,
+// and many rules may share a Calendar. There are only a few hundred zones.
 var calendars sync.Map // calendarOf -> *Calendar
 
-// newCalendar returns an error for an unknown time zone, or for a multiple of a unit that does
-// not divide the next larger unit evenly.
+// newCalendar returns the calendar of s. It fails if the time zone is unknown, or if windows of
+// UnitMultiplier units do not divide the next larger unit evenly.
 func newCalendar(s *Spec) (*Calendar, error) {
 	of := calendarOf{s.TimeZone, s.Unit, max(s.UnitMultiplier, 1)}
 	if c, known := calendars.Load(of); known {
@@ -103,12 +103,12 @@ func (c *Calendar) window(now int64) (start, end int64) {
 		if end = c.first(next.Unix()); end > now {
 			return c.first(begin.Unix()), end
 		}
-		begin = next // the clocks had shown the start of next before they were put back
+		begin = next // the clocks showed the start of next, and then were put back
 	}
 }
 
-// begin returns the clock time at the start of t's window, as a time in UTC. The clocks may skip
-// it.
+// begin returns the clock time at the start of t's window, as if the clocks showed UTC. The clocks
+// may skip this clock time.
 func (c *Calendar) begin(t time.Time) time.Time {
 	year, month, day := t.Date()
 	hour := 0
@@ -125,7 +125,8 @@ func (c *Calendar) begin(t time.Time) time.Time {
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
 }
 
-// first returns the moment at which the clocks first show the time shown or a later one.
+// first returns the earliest time at which the clocks show a given time or a later one. shown is
+// the given time, as if the clocks showed UTC.
 func (c *Calendar) first(shown int64) int64 {
 	const day = 24 * 60 * 60 // more than any zone differs from UTC
 	before, after := shown-day, shown+day
@@ -140,8 +141,8 @@ func (c *Calendar) first(shown int64) int64 {
 	return max(change, shown-c.ahead(change))
 }
 
-// shortWindow is window for short windows, which changes of the clocks may shorten but never
-// extend.
+// shortWindow is window for windows of up to an hour, which changes of the clocks may shorten but
+// never extend.
 func (c *Calendar) shortWindow(now int64) (start, end int64) {
 	length, ahead := int64(c.unit.Duration()/time.Second)*int64(c.count), c.ahead(now)
 	start = now - ((now+ahead)%length+length)%length
@@ -161,9 +162,9 @@ func (c *Calendar) ahead(t int64) int64 {
 	return int64(offset)
 }
 
-// change returns the time between from and to, which are at most two days apart, at which the
-// clocks change. They must change exactly once. Time.ZoneBounds is wrong about the last day of
-// some years.
+// change returns the time between from and to at which the clocks change, which must happen exactly
+// once. from and to are at most two days apart. Time.ZoneBounds cannot replace change: it is wrong
+// about the last day of some years.
 func (c *Calendar) change(from, to int64) int64 {
 	ahead := c.ahead(from)
 	return from + int64(sort.Search(int(to-from), func(i int) bool { return c.ahead(from+int64(i)) != ahead }))

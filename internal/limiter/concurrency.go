@@ -3,18 +3,18 @@ package limiter
 import "container/list"
 
 // concurrency admits an amount at once: each hit takes a hold, until a refund with the same name
-// releases it or it expires after the period. Holds, or the store, has the names; the state has
-// only the number of holds, which suffices for a decision. Count ensures that a hold is taken
-// once and released once.
+// releases it or it expires after the period. The names are in a value of type Holds or in the
+// store. The state has only the number of holds, which suffices for a decision. Count ensures that
+// a hold is taken once and released once.
 //
-// State: At is the time at which the holds were counted, or the earlier time of the newest hold,
-// in microseconds since the epoch; Used is their number. States of one call have the same At, so
-// window.giveBack reverses a charge of that call.
+// State: At is the time at which the holds were counted, or the time at which the newest hold was
+// taken, in microseconds since the epoch; Used is the number of holds. All states that are rolled
+// to one time have the same At, so window.giveBack never refuses to reverse a charge.
 type concurrency struct{ window }
 
 func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }
 
-// roll makes holds that are later than now last for a period from now.
+// roll makes holds that were taken later than now last for a period from now.
 func (c concurrency) roll(s State, now int64) State {
 	if s.unused() || now >= s.At+c.period {
 		return State{At: now}
@@ -45,10 +45,10 @@ func newHolds(l *Limit) *Holds {
 	return &Holds{period: l.Period().Microseconds(), byName: make(map[[HoldSize]byte]*list.Element)}
 }
 
-// Len returns the number of holds at the last call of State or toggle.
+// Len returns the number of holds, including holds that expired since the last call of State.
 func (h *Holds) Len() int { return len(h.byName) }
 
-// State implements Uses. It needs neither the limit nor the units.
+// State implements Uses. It ignores the limit and the needed units.
 func (h *Holds) State(_ *Limit, _, now int64) State {
 	for e := h.order.Back(); e != nil && e.Value.(*hold).taken > now; e = e.Prev() {
 		e.Value.(*hold).taken = now

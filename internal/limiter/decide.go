@@ -11,17 +11,17 @@ import (
 // Store stores counters and decides requests on them.
 type Store interface {
 	// Decide applies the function Decide to the counters of hits in one atomic step: no other
-	// request, of this process or another one on the same counters, is decided in between. It
+	// request on the same counters, from this process or another one, is decided in between. Decide
 	// fills out, which has the length of hits, and reports whether the request is denied.
 	//
-	// ctx bounds how long the caller waits, not the effect: a request that the store has
-	// accepted is decided and written even if its caller leaves. A request whose caller left
-	// earlier is dropped; see Left. An error wraps ErrUnavailable if the store could not be
-	// asked or did not answer in time. After an error, out is undefined, and the request may or
-	// may not have been counted.
+	// ctx bounds how long the caller waits, not the effect. A request that the store has accepted
+	// is decided and written even if its caller leaves. A request whose caller left earlier is
+	// dropped; see Left. An error wraps ErrUnavailable if the store could not be asked or did not
+	// answer in time. After an error, out is undefined, and the request may or may not have been
+	// counted.
 	//
-	// hits must not be empty or contain an unlimited limit. The store keeps neither hits nor
-	// out after it returns.
+	// hits must not be empty or contain an unlimited limit. The store keeps neither hits nor out
+	// after Decide returns.
 	Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error)
 }
 
@@ -29,28 +29,28 @@ type Store interface {
 type CounterStore interface {
 	Store
 	// Peek returns the counters of hits, in the order of hits. Only the Limit, Key and Hold of a
-	// hit matter; for a Concurrency limit, any Hold will do. Peek changes nothing and begins no
+	// hit matter. For a Concurrency limit, any Hold will do. Peek changes nothing and begins no
 	// ban. It reads the store itself, even if this process remembers some counters. The counters
 	// need not be read at the same moment. ctx and the error are as in Decide.
 	Peek(ctx context.Context, hits []Hit) ([]Counter, error)
-	// Reset makes the counters of hits unused, without bans and holds, one by one. When it
-	// returns, this process no longer denies requests by remembered states of these counters.
-	// Only the Limit and Key of a hit matter. After an error, which wraps ErrUnavailable, some
-	// counters may be reset and others not.
+	// Reset removes the use, bans and holds of the counters of hits, one counter after the other.
+	// When it returns, this process no longer denies requests by remembered states of these
+	// counters. Only the Limit and Key of a hit matter. After an error, which wraps ErrUnavailable,
+	// some counters may be reset and others not.
 	Reset(ctx context.Context, hits []Hit) error
 }
 
-// ErrUnavailable means that a store could not decide: it is down, too slow, or refuses to work.
-// The error that wraps it gives the reason.
+// ErrUnavailable means that a store could not decide: it is down, too slow, or refuses to work. The
+// error that wraps ErrUnavailable gives the reason.
 var ErrUnavailable = errors.New("store unavailable")
 
 // Left returns an error that wraps ErrUnavailable if the caller of a request has left. It
 // returns nil if the caller still waits, or if the request has a hit that is written even if the
 // request is denied.
 //
-// A store calls it just before it accepts a request, when no other request can come between. So
-// if a caller leaves and the release of its hold is sent, that release never arrives before the
-// hold is taken. Otherwise the hold would stay taken for its full period.
+// A store calls Left just before it accepts a request, when no other request can come between. So
+// if a caller leaves and then sends the release of its hold, the hold is never taken after that
+// release. Otherwise the hold would stay taken for its full period.
 func Left(ctx context.Context, hits []Hit) error {
 	if ctx.Err() == nil || slices.ContainsFunc(hits, func(h Hit) bool { return h.Unconditional() }) {
 		return nil
@@ -65,15 +65,15 @@ func Left(ctx context.Context, hits []Hit) error {
 // Decide changes the states that it writes, and corrects states that are later than now. It
 // fills out, which has the length of hits, and reports whether the request is denied.
 //
-// Every hit is checked against a state that includes the earlier hits of the same request. If
-// the request is admitted, all hits that fit are written. If it is denied, none is, except
-// refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
+// Every hit is checked against a state that includes the earlier hits of the same request. If the
+// request is admitted, all hits that fit are written. If the request is denied, only refunds, hits
+// that are always charged and new bans are written, see Spec.DenyFor.
 //
-// kept[i] has the stored data of hits[i] other than the state. If the counter has uses, its state is
-// derived from them, and Decide changes both. Taking or asking for a hold that is taken changes
-// nothing, nor does releasing a hold that is not taken. All three are admitted. If kept is nil, each
-// hit takes one more hold, logged units leave together with the newest one, and no reservation is
-// recorded or settled.
+// kept[i] has the stored data of hits[i] other than the state. If the counter has uses, its state
+// is derived from the uses, and Decide changes both. A hit that takes or peeks at a hold that is
+// already taken is not over and changes nothing. The same applies to the release of a hold that is
+// not taken. If kept is nil, each hit takes another hold, all units of a sliding log expire
+// together with the newest unit, and no reservation is recorded or settled.
 func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
@@ -82,9 +82,8 @@ func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision)
 	return denied
 }
 
-// Count is Decide without the fields of Describe. It makes all changes of states, so that a
-// store need not hold its locks for Describe. It copies the resulting states to after, which has
-// the length of hits.
+// Count is Decide without Describe. It makes all changes of states, so that a store need not hold
+// its locks for Describe. It copies the resulting states to after, which has the length of hits.
 func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
 	for i, of := range kept {
@@ -110,7 +109,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
 		if rolled.At < s.At {
-			*s = rolled // even if the request is denied; otherwise no time would pass for the state
+			*s = rolled // even if the request is denied; otherwise the state would stay later than now
 		}
 		s.Until = until
 		before[i] = *s
@@ -124,7 +123,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 		for i := len(hits) - 1; i >= 0; i-- {
 			h, held := &hits[i], keptAt(kept, i).holds()
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
-				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
+				held.toggle(h.Hold, now) // the new time of a restored hold does not matter, because its release is written again below
 			}
 		}
 		for i := range hits {
@@ -151,7 +150,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 }
 
 // finish writes the logs and records of the charged hits, and copies the states to after. Count
-// calls it last, so that a denial has no uses to restore.
+// calls it last, when out is final, so that a denied request never has to be removed from a log.
 func finish(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) {
 	for i, of := range kept {
 		h := &hits[i]
@@ -181,12 +180,12 @@ func finish(hits []Hit, states []*State, kept []Kept, now int64, out []Decision,
 // Kept is the stored data of a hit other than the state of its counter.
 type Kept struct {
 	Uses Uses // uses of the counter, or nil if it has none, see Hit.HasUses
-	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
-	// replaces Record by a copy.
+	// Record is the record of the hit's Reservation, or nil. A settlement clears the record, and
+	// makes Record point to a copy.
 	Record *State
 }
 
-// keptAt returns kept[i], or nothing if kept is nil.
+// keptAt returns kept[i], or an empty Kept if kept is nil.
 func keptAt(kept []Kept, i int) Kept {
 	if kept == nil {
 		return Kept{}
@@ -200,12 +199,12 @@ func (k Kept) holds() *Holds {
 	return held
 }
 
-// Uses are the uses of one counter that its state only sums up: Holds or a Log. They are not
-// safe for concurrent use.
+// Uses are the single uses of one counter: Holds or a Log. The counter's state only sums them up.
+// Uses are not safe for concurrent calls.
 type Uses interface {
-	// State removes uses that have left and returns the state of the counter at now, with the
-	// time at which the needed units will fit the limit. Uses that are later than now, because
-	// the clock stepped back, count as uses at now.
+	// State removes expired uses and returns the state of the counter at now. The Prev of a Log's
+	// state is the time at which the needed units will fit l, or 0 if they fit now or never. Uses
+	// that are later than now, because the clock stepped back, count as uses at now.
 	State(l *Limit, needed, now int64) State
 	// Len returns the approximate size in memory at the last call of State. A hold has size 1.
 	Len() int
@@ -214,7 +213,7 @@ type Uses interface {
 // HasUses reports whether the counter of h has Uses.
 func (h *Hit) HasUses() bool { return h.Hold != nil || h.Limit.Algorithm == SlidingLog }
 
-// NewUses returns the Uses of an unused counter of h, which must have some.
+// NewUses returns the Uses of an unused counter of h. HasUses must be true.
 func (h *Hit) NewUses() Uses {
 	if h.Hold != nil {
 		return newHolds(h.Limit)
@@ -222,8 +221,8 @@ func (h *Hit) NewUses() Uses {
 	return new(Log)
 }
 
-// State returns the state of a counter of l at now, given its stored state and its uses. needed
-// is as in Uses.
+// State returns the state of a counter of l at now, given its stored state and its uses. needed is
+// an argument of uses.State.
 func (l *Limit) State(s State, uses Uses, needed, now int64) State {
 	current := uses.State(l, needed, now)
 	current.Until = s.Until
@@ -253,12 +252,12 @@ func (h *Hit) write(s State, kept Kept, now int64) State {
 // MaxGroup is the maximum of Hit.Group.
 const MaxGroup = 127
 
-// Verdict sums up the hits of a request that were added to it.
+// Verdict sums up hits of one request, which Add adds.
 type Verdict struct {
 	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
-	quotas bool // there are quotas
+	quotas bool // a hit is in a group of quotas
 	room   bool // a quota that is a group of its own is not exceeded
-	// groups and over are sets of numbers: all groups of quotas, and groups with an exceeded quota.
+	// groups is the set of all groups of quotas, and over the set of groups with an exceeded quota.
 	groups, over [MaxGroup/64 + 1]uint64
 }
 
@@ -278,7 +277,7 @@ func (v *Verdict) Add(mode Mode, group uint8, over bool) {
 	}
 }
 
-// HasRoom reports whether a group of quotas has hits, and none is over. group must not be 0.
+// HasRoom reports whether a group of quotas has hits and none of them is over. group must not be 0.
 func (v *Verdict) HasRoom(group uint8) bool {
 	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Describe fills in the fields of out except Over, Charged and Already, which must be set.
-// states[i] is the state of the counter of hits[i] after the request; now is the time of the
-// decision in microseconds since the epoch.
+// Describe fills in the fields of out except Over, Charged, Already and Reserved, which the caller
+// has set. states[i] is the state of the counter of hits[i] after the request; now is the time of
+// the decision in microseconds since the epoch.
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var buf [few]demand
 	var asked []demand // nil until a hit is over
@@ -29,7 +29,7 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	}
 }
 
-// duration converts microseconds, up to 2*MaxPeriod, to a Duration, and never to Never.
+// duration converts microseconds, up to 2*MaxPeriod, to a Duration, and the number never to Never.
 func duration(micros int64) time.Duration {
 	if micros == never {
 		return Never
@@ -95,7 +95,7 @@ func (l *Limit) Counter(s State, now int64) Counter {
 		c.BannedFor = duration(end - now)
 	}
 	if c.Used == 0 {
-		c.WholeIn = c.BannedFor // even if some of the window is left
+		c.WholeIn = c.BannedFor // even if the window has not ended
 	}
 	return c
 }

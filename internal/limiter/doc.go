@@ -1,11 +1,11 @@
 // Package limiter decides requests against limits, exactly and all or nothing.
 //
-// Hits, the states of their counters and the time go in; decisions and new states come out. It
-// imports only the standard library. Read decide.go first: it has the contract of a Store, and
-// the function Decide that every store implements. hit.go has the arguments and results of
-// Decide, limit.go the definition of a limit, algorithm.go a row for each algorithm and the
-// interface that algorithms implement. fixedwindow.go implements three algorithms, ByCalendar
-// with the windows of calendar.go; the others have a file each.
+// Hits, the states of their counters and the time go in; decisions and new states come out. The
+// package imports only the standard library. Read decide.go first: it has the contract of a Store,
+// and the function Decide that every store implements. hit.go has the arguments and results of
+// Decide, limit.go the definition of a limit, and algorithm.go a row for each algorithm and the
+// interface that algorithms implement. fixedwindow.go implements three algorithms, ByCalendar with
+// the windows of calendar.go. The other algorithms have a file each.
 //
 // describe.go computes the times and remaining units of a decision, retryspread.go spreads the
 // times at which denied clients retry, and recent.go is a cache by counter. key.go spells the

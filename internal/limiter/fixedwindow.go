@@ -1,16 +1,16 @@
 package limiter
 
 // fixedWindow admits an amount in each window of one period. Windows follow each other from the
-// epoch or on a calendar, or start with the first hit after the last window ended; later hits
-// never extend them. A hit that leaves a window unused, such as a peek or a full refund, starts
-// none.
+// epoch or on a calendar, or start with the first hit after the last window ended; later hits never
+// extend a window. A hit that leaves a window unused, such as a peek or a full refund, does not
+// start a window.
 //
-// State: At is the start of the window, as a multiple of grid since the epoch; Used is the use
-// of the window. On a calendar, any time within a window stands for that window, because
-// programs with different versions of the time zone data may disagree about its start.
+// State: At is the start of the window, in units of grid since the epoch; Used is the use of the
+// window. On a calendar, any time within a window stands for that window, because programs with
+// different versions of the time zone data may disagree about its start.
 type fixedWindow struct {
-	window             // on a calendar, its period is only approximate
-	grid     int64     // windows start at its multiples: the period, a microsecond or a second
+	window             // on a calendar, the period is only approximate
+	grid     int64     // windows start at multiples of grid, which is the period, a microsecond or a second
 	calendar *Calendar // nil without a calendar
 }
 
@@ -27,7 +27,7 @@ func (w window) add(s State, cost int64) State {
 	return s
 }
 
-// giveBack changes nothing once another window has begun.
+// giveBack changes nothing if another window has begun since the charge.
 func (w window) giveBack(s, remains, _ State, cost int64) State {
 	if s.At != remains.At {
 		return s
@@ -35,7 +35,7 @@ func (w window) giveBack(s, remains, _ State, cost int64) State {
 	return w.add(s, -min(cost, remains.Used))
 }
 
-// waitFor is counting.wait for an algorithm whose wait is later if cost fits the limit but not
+// waitFor implements counting.wait. It returns the argument later if cost fits the limit but not
 // now.
 func (w window) waitFor(later int64, s State, cost int64) int64 {
 	switch {
@@ -48,8 +48,8 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 	}
 }
 
-// usage is counting.usage for an algorithm whose units each last for a period, the newest from At or
-// earlier.
+// usage is counting.usage for an algorithm whose units each last for a period. The newest unit was
+// used at At or earlier.
 func (w window) usage(s State, now int64) (used, reset int64) {
 	if s.unused() {
 		return 0, 0
@@ -94,7 +94,7 @@ func (w fixedWindow) roll(s State, now int64) State {
 	case s.unused() || isOver:
 		return State{At: current / w.grid}
 	case now < at:
-		return State{At: current / w.grid, Used: s.Used} // in the current window of the grid, or in a window from now
+		return State{At: current / w.grid, Used: s.Used} // the clock stepped back: use moves to the window of now
 	default:
 		return s
 	}
@@ -106,7 +106,7 @@ func (w fixedWindow) usage(s State, now int64) (used, reset int64) {
 	return s.Used, w.end(s) - now
 }
 
-// numbers returns only the amount for a calendar, whose windows depend on the time; see
+// numbers returns only one constant for a calendar, the amount. For the windows, see
 // Limit.Calendar.
 func (w fixedWindow) numbers() (int64, [4]int64) {
 	if w.calendar != nil {

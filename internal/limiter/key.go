@@ -25,20 +25,21 @@ type Entry struct {
 // minutes or seconds, in the largest of these units that divides it, since every byte of a key
 // takes memory in Redis. The kind is the letter of the algorithm; a fixed window has none. A
 // calendar window has units of the calendar instead, such as 1M for a month, then @ and the time
-// zone unless it is UTC. If limits of a rule count alike, the second has 2: in front, the third
-// 3:, regardless of their modes, so that a limit in shadow mode keeps its count when it becomes
-// enforced or replaces the first. A limit that denies for an exception or an invalid value has
-// an x. Different inputs never have the same key, whatever bytes they contain:
+// zone unless it is UTC. If limits of a rule count alike, the kind of the second begins with 2: and
+// of the third with 3:. The key does not contain the mode, so that a limit in shadow mode keeps its
+// count when it becomes enforced or replaces the first. An x precedes the kind of a limit that
+// denies for an exception or an invalid value. Different inputs never have the same key, whatever
+// bytes they contain:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
-//   - If a wildcard's pattern replaces its values, ~ replaces =.
-//   - The record of a reservation has the key of its counter, # and its name.
-//   - A key that is still too long has # and one digest of all parts except prefix and kind.
+//   - If a wildcard's pattern replaces a value, ~ replaces =.
+//   - The key of a reservation's record is the key of its counter, # and the reservation's name.
+//   - In a key that is still too long, # and one digest replace all parts between w1| and the kind.
 //
 // In a cluster, a hash tag follows the first entry, {00} to {7F}: the counter's bucket, derived
 // from the text between the prefix and the tag. Counters of one bucket share a hash slot and are
-// decided in one call. So are all counters of a tenant whom the first entry names.
+// decided in one call. If the first entry names a tenant, the counters of a tenant share a bucket.
 //
 // w1 is the version of this spelling and of the stored state. The amount of a limit is not in
 // its key, so that a changed amount keeps the count.
@@ -56,10 +57,10 @@ const (
 	maxPart = 64  // longest key or value that is not digested, in bytes
 	maxKey  = 512 // longest key between prefix and kind, in bytes
 
-	// buckets is a compromise: fewer buckets let more requests share a call, more buckets load
-	// a cluster more evenly. With 32, three primaries would use up to a quarter less CPU, but
-	// the busiest of ten would get a quarter more than its share, and only 32 primaries would
-	// get any.
+	// buckets is a compromise: fewer buckets let more requests share a call, more buckets load a
+	// cluster more evenly. With 32, three primaries would use up to a quarter less CPU, but the
+	// busiest of ten would get a quarter more than its share, and no more than 32 primaries would
+	// get any requests.
 	buckets = 128
 )
 
@@ -78,14 +79,14 @@ func (k Keys) Check() error {
 // on keys that start with prefix.
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
-// SharedKey returns the key of shared data other than counters, such as "servers". No counter
-// has it, because counters' keys have another |. The keys of a tag share a hash slot.
+// SharedKey returns the key of shared data other than counters, such as "servers". No counter has
+// this key, because the key of a counter has a second |. Keys with the same tag share a hash slot.
 func SharedKey(prefix, tag, name string) string {
 	return prefix + formatVersion + "|{weir" + tag + "}" + name
 }
 
-// SharesSince returns the key for the time since which a Redis has stored shares. It is in the hash
-// slot of the share's key.
+// SharesSince returns the key of the time since which a Redis has stored shares. In a cluster, this
+// key has the hash slot of share, which is the key of a share.
 func SharesSince(prefix, share string) string {
 	tag := "{weir}"
 	if _, rest, ok := strings.Cut(strings.TrimPrefix(share, prefix), "{"); ok { // in a cluster
@@ -94,9 +95,9 @@ func SharesSince(prefix, share string) string {
 	return prefix + formatVersion + "|" + tag + "shares"
 }
 
-// Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
-// appends the rest. If patterns[i] is not empty, it replaces the value of entries[i]. patterns
-// may be shorter than entries, or have one element more, which stands for all further entries.
+// Append appends the common beginning of the keys of a descriptor's counters; Spec.AppendKind
+// appends the rest. If patterns[i] is not empty, it replaces the value of entries[i]. patterns may
+// be shorter than entries, or have one element more, which stands for all further entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string) []byte {
 	dst = append(dst, k.Prefix...)
 	start, bucket := len(dst), uint32(0)
@@ -170,8 +171,8 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 // AppendShareKind appends the end of the key of a limit whose shares are stored instead of a counter.
 func (s *Spec) AppendShareKind(dst []byte) []byte { return append(s.AppendKind(dst), 'q') }
 
-// AppendReservation appends the end of the key of a reservation's record, to the key of its
-// counter. name has HoldSize bytes.
+// AppendReservation appends the end of the key of a reservation's record. dst must be the key of
+// the counter. name has HoldSize bytes.
 func AppendReservation(dst, name []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), name)
 }

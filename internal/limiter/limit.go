@@ -33,7 +33,7 @@ var (
 // UnitNames lists the names that ParseUnit accepts, shortest period first.
 func UnitNames() []string { return slices.Clone(unitNames[Second:]) }
 
-// ParseUnit finds a unit by its name, in upper or lower case.
+// ParseUnit returns the unit with a name, in upper or lower case, and whether there is one.
 func ParseUnit(name string) (Unit, bool) {
 	i := slices.IndexFunc(unitNames[Second:], func(unit string) bool { return strings.EqualFold(unit, name) })
 	return Second + Unit(i), i >= 0 // if i is -1, the sum overflows to 0
@@ -52,14 +52,14 @@ type Mode uint8
 const (
 	Enforced Mode = iota // denies the request
 	Shadow               // is counted and shown in metrics but denies nothing
-	Quota                // denies the request only if each of its groups of quotas has an exceeded limit, see Hit.Group
+	Quota                // denies the request only if each of the request's groups of quotas has an exceeded limit, see Hit.Group
 )
 
 // Charge determines whether the cost of a denied hit is written.
 type Charge uint8
 
 const (
-	// ByDefault leaves it to the server's setting, by default Auto.
+	// ByDefault leaves the choice to the server's setting, whose default is Auto.
 	ByDefault Charge = iota
 	// Auto is Always for a hit whose descriptor has its own cost, such as tokens or bytes, and
 	// Admitted for other hits.
@@ -76,7 +76,7 @@ type FailureMode uint8
 
 // The failure modes.
 const (
-	FailureByDefault FailureMode = iota // leaves it to the server's setting
+	FailureByDefault FailureMode = iota // leaves the choice to the server's setting
 	FailureError                        // leaves the request undecided
 	FailureAllow                        // admits the hits without counting them
 	FailureDeny                         // treats the limit as exceeded
@@ -91,15 +91,15 @@ func FailureModeNames() []string { return failureModes[FailureError:] }
 // String returns the mode's name.
 func (m FailureMode) String() string { return failureModes[m] }
 
-// MaxPeriod is the longest period of a limit, and the longest time that a full bucket may take
-// to drain. It keeps the end of any window, in microseconds since the epoch, below MaxExact.
+// MaxPeriod is the longest period of a limit, and the longest time that a full bucket may take to
+// drain. MaxPeriod keeps the end of any window, in microseconds since the epoch, below MaxExact.
 const MaxPeriod = 100 * 365 * day
 
 // MinBan is the shortest ban; the longest lasts MaxPeriod.
 const MinBan = time.Millisecond
 
-// MaxAmount is the largest amount of a limit, and the largest burst. The sum of a use and a
-// cost, each up to four times as large, is still at most MaxExact.
+// MaxAmount is the largest amount of a limit, and the largest burst. The sum of a use and a cost,
+// each up to four times MaxAmount, is still at most MaxExact.
 const MaxAmount = 1 << 50
 
 // Spec defines a limit: an amount per period, the way to count, and the effect of exceeding it.
@@ -110,7 +110,7 @@ type Spec struct {
 	UnitMultiplier  uint32      // number of units in the period; 0 means 1
 	Unlimited       bool        // admits everything and never reaches a store
 	Algorithm       Algorithm   // how the amount is counted
-	Nth             uint32      // 2 for the second limit of a rule that counts alike, and so on; 0 for the first
+	Nth             uint32      // 2 for the second of a rule's limits that count alike, 3 for the third; 0 for the first
 	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
@@ -124,14 +124,14 @@ type Spec struct {
 	Replaces        []string    // names of the limits that this limit replaces, sorted
 	Series          Series      // labels in metrics; limits with equal labels share their metrics
 
-	// DenyFor is the length of a ban, during which every hit on the counter except refunds is
-	// over. 0 disables bans. A ban begins when a hit of an enforced limit is over and so denies
-	// its request, even if another limit also denies it or the hit is always charged. A peek of
-	// a request begins a ban, too, so that clients who ask first and are charged later are
-	// banned like others. A limit in shadow or quota mode begins no ban, nor does
+	// DenyFor is the length of a ban, during which every hit on the counter except refunds is over.
+	// 0 disables bans. A ban begins when a hit of an enforced limit is over and so denies its
+	// request, even if another limit also denies the request or the hit is always charged. A peek
+	// of a request also begins a ban, so that clients whose requests peek first and are charged
+	// later are banned like other clients. A limit in shadow or quota mode begins no ban, nor does
 	// CounterStore.Peek. A ban in force is not extended, and does not stop hits that are written
-	// even if their request is denied. Limits without bans, such as an exception's, ignore a ban
-	// in force and leave it for other limits on the counter.
+	// even if their request is denied. Limits without bans, such as the limit of an exception,
+	// ignore a ban in force and leave it for other limits on the counter.
 	DenyFor time.Duration
 }
 
@@ -177,18 +177,19 @@ func (s *Spec) HoldKey() string {
 	return cmp.Or(s.Hold, DefaultHold)
 }
 
-// Limit is a Spec that can be counted. Nth, Mode and Series may be changed until it is first
-// used; after that it is immutable. A new configuration makes new limits.
+// Limit is a Spec that can be counted. Nth, Mode and Series may be changed until the limit is first
+// used; after that, the limit is immutable. A new configuration makes new limits.
 type Limit struct {
 	Spec
 	counting counting // nil if the limit is unlimited
 	maxCost  int64    // the first result of counting.numbers
-	record   *Limit   // limit of the records of a token bucket, see Record
+	record   *Limit   // for a token bucket with Settle, see Record; otherwise nil
 }
 
-// NewLimit returns an error if s cannot be counted: for a missing unit, a period or a refill
-// above MaxPeriod, or numbers that would not be exact. It does not check for options that the
-// algorithm does not take; the reader of the rules reports those, with their location.
+// NewLimit returns the limit that s defines. It fails if s cannot be counted: if the unit is
+// missing, the period or refill exceeds MaxPeriod, or a number is too large. It does not check for
+// options that the algorithm does not take; the reader of the rules reports those, with their
+// location.
 func NewLimit(s Spec) (*Limit, error) {
 	switch {
 	case s.Unlimited:
@@ -221,8 +222,8 @@ func MustLimit(s Spec) *Limit {
 	return l
 }
 
-// NewDenial returns a limit that denies everything, even in quota mode and while the store
-// fails, and is never charged. In metrics, its labels are the domain and the rule by.
+// NewDenial returns a limit that denies everything, even in quota mode and while the store fails,
+// and is never charged. Its labels in metrics have the given domain, and by as the rule.
 func NewDenial(domain, by string) *Limit {
 	return MustLimit(Spec{
 		Name: "deny", Unit: Day, Veto: true, Charge: Admitted, FailureMode: FailureDeny,
@@ -230,10 +231,10 @@ func NewDenial(domain, by string) *Limit {
 	})
 }
 
-// Times returns a limit with factor times the amount and burst of l on the same counters, so
-// that used units count. It has no bans, and bans in force do not apply to it. Amounts are
-// rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such amounts,
-// Times uses the square root of factor, and so on.
+// Times returns a limit with factor times the amount and burst of l. It counts on the counters of
+// l, so that used units still count. It has no bans, and bans in force do not apply to it. Amounts
+// are rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such amounts,
+// Times tries the square root of factor, then the square root of that root, and so on.
 func (l *Limit) Times(factor float64) *Limit {
 	if l.Unlimited {
 		return l

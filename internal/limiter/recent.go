@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// Recent is a cache of one value for each of the most recently touched counters, in a fixed
-// amount of memory. A new counter replaces the least recently touched of a few. Recent stores
-// 64-bit hashes instead of keys, so a value may, in about one of 2^48 cases, belong to another
-// counter: rarely enough for values that expire within seconds.
+// Recent is a cache of one value for each of the most recently touched counters, in a fixed amount
+// of memory. A new counter replaces the least recently touched counter of its set. Recent stores
+// 64-bit hashes instead of keys, so in about one of 2^48 cases a value belongs to another counter.
+// This is rare enough for values that expire within seconds.
 type Recent[V any] struct {
 	seed maphash.Seed
 	sets []recentSet[V] // their number is a power of two
@@ -29,7 +29,7 @@ type recentValue[V any] struct {
 	value V
 }
 
-// NewRecent returns a Recent of at most the given size, or of one set if that is larger.
+// NewRecent returns a Recent of at most the given size in bytes, but of at least one set.
 func NewRecent[V any](bytes int) *Recent[V] {
 	n := 1
 	for 2*n*int(unsafe.Sizeof(recentSet[V]{})) <= bytes {
@@ -38,8 +38,8 @@ func NewRecent[V any](bytes int) *Recent[V] {
 	return &Recent[V]{maphash.MakeSeed(), make([]recentSet[V], n)}
 }
 
-// Touch calls do with the value of a counter, or the zero value if it has none, and keeps the
-// changed value. It holds the lock of the counter's set, for which few others wait.
+// Touch calls do with a pointer to the value of a counter, which is zero if the counter had none,
+// and keeps the changed value. During do, the counter's set is locked, but no other set.
 func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 	set, hash := r.lock(key)
 	defer set.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 	do(&set.ways[0].value)
 }
 
-// Get returns the value of a counter, or the zero value if it has none.
+// Get returns the value of a counter, or the zero value if the counter has none.
 func (r *Recent[V]) Get(key []byte) (value V) {
 	set, hash := r.lock(key)
 	defer set.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *Recent[V]) Get(key []byte) (value V) {
 	return value
 }
 
-// lock locks the set of a counter.
+// lock locks and returns the set of a counter. hash is the hash of key and never 0.
 func (r *Recent[V]) lock(key []byte) (set *recentSet[V], hash uint64) {
 	hash = max(maphash.Bytes(r.seed, key), 1)
 	set = &r.sets[hash&uint64(len(r.sets)-1)]

@@ -2,8 +2,8 @@ package limiter
 
 import "strings"
 
-// LabelSet has the labels of a limit's metrics. They come from the configuration, so that
-// traffic cannot add series, except for rules whose labels contain values of requests; see
+// LabelSet has the labels of a limit's metrics. The labels come from the configuration, so that
+// traffic cannot add series. The exception is rules whose labels contain values of requests; see
 // Hit.Labels. No label contains LevelEnd.
 type LabelSet struct {
 	Domain string
@@ -14,7 +14,7 @@ type LabelSet struct {
 	Limit  string // distinguishes limits of the rule
 }
 
-// LevelEnd ends each level of Hit.Labels.
+// LevelEnd is the byte that ends each level of Hit.Labels.
 const LevelEnd = 0
 
 const labelEnd = string(rune(LevelEnd))
@@ -29,8 +29,8 @@ func NewLabelSet(domain, levels string) LabelSet {
 	return l
 }
 
-// Series is a LabelSet as one string, which takes less memory for each of many limits. It omits
-// Rule and Limit if both are empty.
+// Series is a LabelSet as one string, which takes less memory than a LabelSet. It omits Rule and
+// Limit if both are empty.
 type Series string
 
 // Series returns l as one string.

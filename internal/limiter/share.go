@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// ShareStore divides the tokens of buckets among the servers that share it. It never lets the shares
-// of all servers exceed a bucket's size, unless Held requires it.
+// ShareStore divides the tokens of buckets among the servers that use the store. The shares of all
+// servers in a bucket never exceed its size, unless the tokens that are Held do.
 type ShareStore interface {
-	// Share sets Granted, Others and Err of each ask. After an error, the call may have had its
-	// effect.
+	// Share sets Granted, Others and Err of each ask. If Err is not nil, the share may be stored or
+	// not.
 	Share(ctx context.Context, server string, asks []ShareAsk)
 }
 
 // ShareAsk asks for a server's share of a bucket, which replaces its previous share.
 type ShareAsk struct {
 	Key     string
-	Size    uint64        // number of tokens of all servers
+	Size    uint64        // number of tokens in the bucket, for all servers together
 	Held    uint64        // tokens that Envoys of the server may still use, which stay charged
 	Want    uint64        // tokens that the server wants, at least Held
 	Lasts   time.Duration // time for which the share is charged

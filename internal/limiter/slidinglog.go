@@ -2,13 +2,13 @@ package limiter
 
 import "fmt"
 
-// slidingLog admits an amount in any span of one period, exactly. A Log, or the store, has the
-// time of each unit; the state has only their number, which suffices for a decision. Units that
-// are charged although they do not fit count up to twice the amount in all.
+// slidingLog admits an amount in any span of one period, exactly. A Log, or the store, has the time
+// of each unit; the state has only the number of units, which suffices for a decision. Charges that
+// do not fit raise this number to at most twice the amount.
 //
 // State: At is the time of the newest unit, in microseconds since the epoch; Used is the number of
-// units. Prev is not stored. After a hit that is over, it is the time at which all hits of the
-// request on the counter fit; after a charge in Redis, the time of the newest earlier unit, or 0.
+// units. Prev is not stored. After a hit that is over, Prev is the time at which all the request's
+// hits on the counter fit; after a charge in Redis, the time of the newest earlier unit or 0.
 type slidingLog struct{ window }
 
 // MaxLogged is the largest amount of a SlidingLog limit.
@@ -34,13 +34,13 @@ func (w slidingLog) wait(s State, now, cost int64) int64 {
 	return w.waitFor(max(s.Prev-now, 1), s, cost)
 }
 
-// add adds nothing to a log that has more than twice the amount because the amount was lowered.
+// add adds nothing to a log that an earlier, larger amount left with more than twice the amount.
 func (w slidingLog) add(s State, cost int64) State {
 	s.Used = max(min(s.Used+cost, max(s.Used, 2*max(w.amount, 1))), 0)
 	return s
 }
 
-// giveBack makes the newest unit before the charge the newest one again.
+// giveBack also sets At back to the time of the newest unit before the charge.
 func (w slidingLog) giveBack(s, remains, charged State, cost int64) State {
 	if s.At != remains.At {
 		return s
@@ -54,7 +54,7 @@ func (w slidingLog) giveBack(s, remains, charged State, cost int64) State {
 	return s
 }
 
-// numbers returns more units than any log has as the largest cost, whose refund empties any log.
+// numbers returns twice MaxLogged as maxCost: a refund of that cost empties any log.
 func (w slidingLog) numbers() (int64, [4]int64) {
 	return 2 * MaxLogged, [4]int64{w.period, w.amount}
 }

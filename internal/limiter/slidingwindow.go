@@ -1,8 +1,8 @@
 package limiter
 
-// slidingWindow estimates the use of the period that ends now: all of the current window, and
-// the share of the previous window that the period still covers, as if its use had been even. A
-// hit is admitted if the estimate with the hit's cost stays within the amount:
+// slidingWindow estimates the use of the period that ends now: all of the current window, and the
+// share of the previous window that the period still covers, as if the use of that window had been
+// even. A hit is admitted if the estimate with the hit's cost stays within the amount:
 //
 //	prev*rest/period + used + cost <= amount
 //
@@ -62,9 +62,8 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	case w.estimate(s, now)+cost <= w.amount:
 		return 0
 	}
-	// The cost fits once the period covers at most free units of a window: of the previous
-	// window or, if that is not enough, of the current window after it has become the previous
-	// one.
+	// The cost fits once the period covers no more use of the previous window than free. If free is
+	// negative, this cannot happen before the current window has become the previous window.
 	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
 	if free < 0 {
 		end, free, window = end+w.period, w.amount-cost, s.Used
@@ -73,7 +72,7 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	return end - covered - now
 }
 
-// giveBack takes from the previous window if the charge has become part of it.
+// giveBack lowers the use of the previous window if the charge has become part of that window.
 func (w slidingWindow) giveBack(s, remains, charged State, cost int64) State {
 	if remains.At != charged.At {
 		s.Prev = min(max(s.Prev-min(cost, remains.Prev), 0), maxUsed)

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371) as a leaky bucket: hits
-// fill it and time drains it, at the amount per period. A hit is admitted if it does not
-// overflow the bucket. So any span t admits at most burst + amount*t/period. With the emission
-// interval T = period/amount, the theoretical arrival time is At + level*T.
+// tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371) as a leaky bucket: hits fill
+// the bucket, and it drains at the amount per period. A hit is admitted if it does not overflow the
+// bucket. So at most burst + amount*t/period is admitted in any span t. With the emission interval
+// T = period/amount, the theoretical arrival time is At + level*T.
 //
 // A hit that is charged although it does not fit raises the level above the burst, at most to
 // the brim: burst plus amount.
 //
-// State: At is the time of the level, in microseconds since the epoch; Used is its whole units
-// and Prev the parts of one more unit. A unit has as many parts as the period has microseconds,
-// so that amount parts drain in a microsecond: all numbers are whole, for any amount.
+// State: At is the time of the level, in microseconds since the epoch; Used is the level's whole
+// units, and Prev the parts of one more unit. A unit has as many parts as the period has
+// microseconds, so that amount parts drain in a microsecond: all numbers are whole, for any amount.
 type tokenBucket struct {
 	period, amount, burst int64
 	divisor               int64 // greatest common divisor of the amount and the period's seconds
 }
 
-// newTokenBucket fails unless Lua's two products are exact. One is the brim times the period's
-// seconds divided by the divisor. The other is the amount times the microseconds of a second,
-// to which a remainder below the period is added.
+// newTokenBucket fails if a refill takes longer than MaxPeriod, or if one of Lua's two products is
+// inexact. One is the brim times the period's seconds divided by the divisor. The other is the
+// amount times the microseconds of a second, to which a remainder below the period is added.
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
 	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains from a limit of 0, which admits nothing because burst is 0, too
@@ -70,8 +70,8 @@ func (b tokenBucket) drainTime(units, parts int64) int64 {
 	return time + ceilDiv(rest+parts, b.amount)
 }
 
-// roll makes the level of a state that is later than now drain from now on. It does not lower
-// that level to the brim, because another limit with a larger amount may need it.
+// roll makes the level of a state that is later than now drain from now on. It does not lower that
+// level to the brim, because another limit on the counter may have a larger amount.
 func (b tokenBucket) roll(s State, now int64) State {
 	elapsed := now - s.At
 	if s.At = now; elapsed < 0 {
@@ -126,8 +126,8 @@ func (b tokenBucket) usage(s State, now int64) (used, reset int64) {
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// numbers returns the brim as the largest cost: it fills any bucket, its refund empties any, and
-// it never fits.
+// numbers returns the brim as maxCost: a cost of the brim never fits but fills any bucket, and a
+// refund of the brim empties any bucket.
 func (b tokenBucket) numbers() (int64, [4]int64) {
 	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

@@ -1,20 +1,20 @@
 // Package failover decides requests by the failure modes of their limits while the store fails.
 //
-// A request that the store could not decide is decided by all its limits:
+// All limits of a request that the store could not decide take part in the decision:
 //
-//   - If a limit has mode error, the request stays undecided. But a limit in shadow mode, which
-//     must never have an effect, counts as mode allow, and a request that an exception or an
-//     invalid value denies is denied in any case.
+//   - If a limit has failure mode error, the request stays undecided. But for a limit in shadow
+//     mode, which must have no effect, error means allow. A request that an exception or an invalid
+//     value denies is always denied.
 //   - A limit with failure mode deny counts as exceeded; its mode (enforced, shadow, quota)
 //     then decides as usual.
-//   - A limit with mode allow admits its hit, unless it is a limit of 0, which denies
-//     everything with or without a store.
-//   - Limits with mode local are decided together in the memory of this process, all or nothing:
-//     if the request is denied, nothing is charged there except hits that are always charged.
+//   - A limit with failure mode allow admits its hit. But a limit of 0 denies everything, with or
+//     without a store.
+//   - Limits with failure mode local are decided together in the memory of this process. If the
+//     request is denied, they count only hits that are always charged.
 //
-// Refunds are admitted as usual, but only limits with mode local count them. Each process has
-// its own local counters, which start from 0. If the store did not answer in time, it may have
-// counted the request as well. When the store is back, only its counters matter.
+// Refunds are admitted as usual, but only limits with failure mode local count them. Each process
+// has its own local counters, which start from 0. If the store did not answer in time, it may have
+// counted the request as well. When the store is back, only the counters in the store matter.
 package failover
 
 import (
@@ -44,8 +44,8 @@ type Failover struct {
 	began     time.Time
 	counted   atomic.Int64                                 // time of the last local decision, since began
 	local     atomic.Pointer[limiter.CounterStore]         // local store of the current outage, or nil
-	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
-	Requests  atomic.Uint64                                // number of decided requests
+	decisions [limiter.FailureLocal + 1]prometheus.Counter // decided hits by failure mode
+	Requests  atomic.Uint64                                // number of requests that Failover decided
 }
 
 // New returns a Failover. mode applies to limits without a failure mode of their own. openLocal
@@ -62,8 +62,8 @@ func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg pr
 	return f
 }
 
-// StoreDecided reports that the store has decided a request. It ends an outage if nothing has
-// been decided locally for the time calm.
+// StoreDecided reports that the store has decided a request. It ends an outage if no request has
+// been decided locally for at least calm.
 func (f *Failover) StoreDecided() {
 	if f == nil {
 		return
@@ -74,7 +74,7 @@ func (f *Failover) StoreDecided() {
 	}
 }
 
-// localStore returns the local store of the outage, and makes it if necessary.
+// localStore returns the local store of the outage. The first call in an outage makes this store.
 func (f *Failover) localStore() limiter.CounterStore {
 	f.counted.Store(int64(time.Since(f.began)))
 	for {
@@ -86,7 +86,7 @@ func (f *Failover) localStore() limiter.CounterStore {
 	}
 }
 
-// Reset resets the local counters of hits.
+// Reset resets the local counters of hits. It does nothing if there is no outage.
 func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 	if f == nil {
 		return nil
@@ -98,8 +98,8 @@ func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 }
 
 // Decide decides a request that the store could not decide because of cause, and fills in out as
-// limiter.Store does. It returns cause if the request has a limit with mode error, if cause does
-// not wrap limiter.ErrUnavailable, or if the caller has left.
+// limiter.Store does. It returns cause if failure mode error leaves the request undecided, if cause
+// does not wrap limiter.ErrUnavailable, or if the caller has left.
 func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision, cause error) (denied bool, err error) {
 	switch {
 	case f == nil || !errors.Is(cause, limiter.ErrUnavailable) || !vetoed(hits) && f.undecidable(hits):
@@ -145,9 +145,9 @@ func (f *Failover) undecidable(hits []limiter.Hit) bool {
 	return errors > 0
 }
 
-// decide decides a request without limits of mode error, or a request that an exception denies.
-// For the local store, it replaces limits with other modes by limits that admit or deny
-// everything, so that all take part in one decision.
+// decide decides a request that failure mode error does not leave undecided. For the local store,
+// it replaces limits with another failure mode than local by limits that admit or deny everything,
+// so that all limits take part in one decision.
 func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	questions := make([]limiter.Hit, len(hits))
 	anyLocal := false
@@ -180,20 +180,20 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 	return denied, nil
 }
 
-// Limits that admit and deny everything.
+// opened is a limit that admits everything, and closed is a limit that denies everything.
 var opened, closed = known("opened", math.MaxUint32), known("closed", 0)
 
 func known(name string, amount uint64) *limiter.Limit {
 	return limiter.MustLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
 }
 
-// retryAfter is the RetryAfter of a limit with mode deny, because the time at which the store is
-// back is unknown.
+// retryAfter is the RetryAfter of a hit that failure mode deny denies. It is a guess, because the
+// end of the outage is unknown.
 const retryAfter = time.Second
 
-// assume returns the decision of an uncounted hit: as for a full counter if over, else as for an
-// unused counter. An admitted hit counts as charged, so that metrics count its units as
-// admitted.
+// assume returns the decision of a hit that is not counted: as for a full counter if over is true,
+// and otherwise as for an unused counter. If the request is admitted, the hit counts as charged, so
+// that metrics count its units as admitted.
 func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
 	size := int64(h.Limit.Size())
 	switch {

@@ -17,16 +17,16 @@ type shard struct {
 	_ [64]byte // keeps shards in separate cache lines
 }
 
-// counters has the counters of a shard, numbered from 1. Counters refer to each other and to
-// their keys by number, so that the garbage collector has little to scan.
+// counters has the counters of a shard, numbered from 1. Counters refer to each other by number and
+// to their keys by offset, so that the garbage collector has little to scan.
 type counters struct {
 	seed     maphash.Seed
 	max      int
-	index    map[uint32]uint32    // by hash, the first counter of a chain that next links
+	index    map[uint32]uint32    // by hash, the first counter of a chain that counter.next links
 	blocks   []*[perBlock]counter // counters by number; number 0 is unused
-	made     uint32               // numbers so far, used or free; the next new number
-	free     uint32               // first of a chain of free numbers
-	order    []uint32             // heap of counters, soonest to expire first
+	made     uint32               // the next new number; all smaller numbers are used or free
+	free     uint32               // first of a chain of free numbers that counter.next links, or 0
+	order    []uint32             // heap of counters by expiry, the soonest first
 	keys     []byte               // keys of all counters, with gaps where counters were dropped
 	live     int                  // length of keys without the gaps
 	uses     map[uint32]*uses     // by number of a counter with uses
@@ -38,15 +38,15 @@ const perBlock = 16
 // counter is the counter of one key.
 type counter struct {
 	state    limiter.State
-	expiry   int64  // when the counter becomes unused, in microseconds since the epoch
+	expiry   int64  // time at which the counter becomes unused, in microseconds since the epoch
 	key      uint32 // offset in keys, which has less than 4 GiB
 	length   uint32 // length of the key
 	next     uint32 // next counter with the same hash, or next free number
-	position int32  // index in order, or added or dropped
+	position int32  // index in order, or one of the constants added and dropped
 }
 
 const (
-	added   = -1 // by the current request, not yet in order
+	added   = -1 // added by the current request, and not yet in order
 	dropped = -2
 )
 
@@ -68,7 +68,7 @@ func (s *counters) at(n uint32) *counter { return &s.blocks[n/perBlock][n%perBlo
 
 func (s *counters) keyOf(c *counter) []byte { return s.keys[c.key:][:c.length] }
 
-// find returns the counter of a key, or 0 if there is none.
+// find returns the number of a key's counter, or 0 if there is none.
 func (s *counters) find(hash uint32, key []byte) uint32 {
 	n := s.index[hash]
 	for n != 0 && !bytes.Equal(s.keyOf(s.at(n)), key) {
@@ -77,7 +77,7 @@ func (s *counters) find(hash uint32, key []byte) uint32 {
 	return n
 }
 
-// add adds an unused counter for a key that has none. The counter is not in order yet.
+// add adds an unused counter for a key that has none. Only keep inserts the counter into order.
 func (s *counters) add(hash uint32, key []byte) (n uint32) {
 	if n = s.free; n != 0 {
 		s.free = s.at(n).next
@@ -97,8 +97,8 @@ func (s *counters) add(hash uint32, key []byte) (n uint32) {
 	return n
 }
 
-// pack copies the keys, without gaps, into new memory with room for more bytes and a quarter in
-// reserve.
+// pack copies the keys, without gaps, into new memory. more is the number of bytes for which the
+// new memory has room after the keys, besides a reserve of a quarter.
 func (s *counters) pack(more int) {
 	packed := make([]byte, 0, (s.live+more)*5/4)
 	for n := uint32(1); n < s.made; n++ {
@@ -111,8 +111,8 @@ func (s *counters) pack(more int) {
 	s.keys = packed
 }
 
-// keep inserts a counter into order by its expiry, or drops it if it has expired. It returns the
-// number of counters that it evicted before they expired.
+// keep moves a counter to its position in order, or drops it if it has expired. If the shard is
+// full, keep drops other counters, and returns how many of them had not expired.
 func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	c := s.at(n)
 	switch {
@@ -147,11 +147,10 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	return evictions
 }
 
-// someUses is the size of empty Uses, in counters; each hold adds one. It approximates the
-// memory.
+// someUses is the approximate size of empty Uses, in counters. Each hold adds 1.
 const someUses = 4
 
-// usesOf returns the uses of the counter of h.
+// usesOf returns the uses of counter n, the counter of h. It makes missing uses.
 func (s *counters) usesOf(n uint32, h *limiter.Hit) limiter.Uses {
 	if s.uses[n] == nil {
 		s.uses[n] = &uses{Uses: h.NewUses()}
@@ -185,8 +184,8 @@ func (s *counters) drop(n uint32) {
 	c.next, c.position, s.free = s.free, dropped, n
 }
 
-// clear drops up to most expired counters, and frees memory if few counters are left. After it,
-// numbers of counters are invalid.
+// clear drops expired counters, but not more than the number most, and frees memory if few counters
+// are left. After a call of clear, earlier numbers of counters are invalid.
 func (s *counters) clear(now int64, most int) {
 	for ; most > 0 && len(s.order) > 0 && s.at(s.order[0]).expiry <= now; most-- {
 		s.drop(s.order[0])
@@ -227,7 +226,7 @@ func (o *byExpiry) Push(n any) {
 	o.at(o.Len() - 1).position = int32(o.Len() - 1)
 }
 
-// Pop returns nil, because drop knows which counter it removes.
+// Pop returns nil, because its caller drop knows which counter is removed.
 func (o *byExpiry) Pop() any {
 	o.order = o.order[:o.Len()-1]
 	return nil

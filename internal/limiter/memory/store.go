@@ -21,14 +21,13 @@ const DefaultMaxCounters = 1_000_000
 
 // Options configure a Store. The zero value works.
 type Options struct {
-	// MaxCounters bounds the number of counters; 0 means DefaultMaxCounters. Each hold counts
-	// as one more counter, and a counter with holds as five.
+	// MaxCounters bounds the number of counters; 0 means DefaultMaxCounters. A counter with holds
+	// or a log counts as five counters, and each hold or ten logged units as one more.
 	//
-	// When the store is full, a new counter evicts the counter that expires soonest. If the
-	// evicted counter has not expired, its limit starts again from zero, and
-	// weir_memory_evictions_total counts it. Each shard has an equal part of the bound and
-	// evicts on its own, so that a store of many counters evicts a few percent before
-	// MaxCounters.
+	// When the store is full, a new counter evicts the counter that expires soonest. If the evicted
+	// counter has not expired, its limit starts again from zero, and weir_memory_evictions_total
+	// counts the eviction. Each shard has an equal part of the bound and evicts on its own, so that
+	// the first evictions occur a few percent below MaxCounters.
 	MaxCounters int
 	// Now is the clock. If nil, the store reads the machine's clock once and adds elapsed time,
 	// so that steps of that clock neither admit nor deny anything.
@@ -38,10 +37,10 @@ type Options struct {
 }
 
 const (
-	maxShards     = 64   // bits of a mask of shards
+	maxShards     = 64   // number of bits in a mask of shards
 	minPerShard   = 1024 // with fewer counters for each shard, the bound would be too inexact
 	scratch       = 16   // largest number of hits that are decided without allocation
-	clearedPerHit = 2    // expired counters removed for each hit, which adds at most one counter
+	clearedPerHit = 2    // expired counters removed for each hit; a hit adds at most two
 )
 
 // Store is a limiter.CounterStore in memory. It needs no closing.
@@ -106,15 +105,15 @@ func (s *Store) locate(key []byte) (p location, shard int) {
 	return location{shard: &s.shards[shard], hash: inShard(hash)}, shard
 }
 
-// Decide implements limiter.Store. It waits for nothing but other requests, and fails only if
-// the caller has left.
+// Decide implements limiter.Store. It waits only for other requests, and fails only if the caller
+// has left.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var locationsBuf [scratch]location
 	var afterBuf [scratch]limiter.State
 	locations := slices.Grow(locationsBuf[:0], len(hits))[:len(hits)]
 	after := slices.Grow(afterBuf[:0], len(hits))[:len(hits)]
-	var records []location // of the hits' reservations, nil if there are none
-	var touched uint64     // mask of shards
+	var records []location // locations of the hits' records, or nil if no hit has a Reservation
+	var touched uint64     // mask of the shards with counters of the request
 	for i := range hits {
 		var shard int
 		locations[i], shard = s.locate(hits[i].Key)
@@ -133,7 +132,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	}
 	limiter.Describe(hits, after, now, out) // outside the locks
 
-	// Clear a random shard, too, unless it is busy, so that traffic on few keys clears all
+	// Clear a random shard as well, unless it is busy, so that even traffic on few keys clears all
 	// shards.
 	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // guessing the shard gains nothing
 		other.clear(now, clearedPerHit*len(hits))
@@ -160,8 +159,7 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	// The time is read under the locks, so that times on a counter never go backwards.
 	now = s.now().UnixMicro()
 
-	// Every hit gets a counter. New counters that stay unused are removed, and never displace
-	// others.
+	// Every hit gets a counter. New counters that stay unused are removed, and evict nothing.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
 	var kept []limiter.Kept

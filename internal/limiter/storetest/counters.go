@@ -28,7 +28,7 @@ func (f *fixture) reset(hits ...limiter.Hit) {
 	}
 }
 
-// looked is a test case of Peek: a counter after some requests.
+// looked is a test case of Peek and Reset: a counter after some requests.
 type looked struct {
 	name     string
 	requests [][]limiter.Hit
@@ -37,7 +37,7 @@ type looked struct {
 	want     limiter.Counter
 }
 
-// lookedAt returns counters of every algorithm.
+// lookedAt returns the test cases.
 func lookedAt() []looked {
 	sliding := Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow})
 	bucket := Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.TokenBucket})
@@ -68,7 +68,7 @@ func lookedAt() []looked {
 	}
 }
 
-// testPeek peeks at counters with different keys, each twice, because Peek must change nothing.
+// testPeek peeks at each counter twice, because Peek must change nothing.
 func testPeek(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)
@@ -92,7 +92,7 @@ func testPeek(f *fixture) {
 	}
 }
 
-// rekeyed returns hits with another key.
+// rekeyed returns a copy of hits in which all hits have the given key.
 func rekeyed(hits []limiter.Hit, key []byte) []limiter.Hit {
 	hits = slices.Clone(hits)
 	for i := range hits {
@@ -101,7 +101,7 @@ func rekeyed(hits []limiter.Hit, key []byte) []limiter.Hit {
 	return hits
 }
 
-// testReset checks that a reset counter is unused and that its neighbour is unchanged.
+// testReset checks that a reset counter is unused and that another counter is unchanged.
 func testReset(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)

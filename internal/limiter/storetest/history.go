@@ -13,8 +13,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// testHistories runs short random histories. One seed is random; to repeat its history, add it
-// to the list.
+// testHistories runs short random histories. One seed is random. To repeat its history, add this
+// seed to the list.
 func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	decisions := 10_000
@@ -82,7 +82,7 @@ type timeline struct {
 // behind reports whether the clock has stepped back and has not caught up.
 func (l *timeline) behind() bool { return l.clock.now().Before(l.newest) }
 
-// tick advances the clock, or reports that the next step is back.
+// tick advances or keeps the clock. It returns true if the caller must call stepBack later.
 func (l *timeline) tick() (back bool) {
 	now := l.clock.now()
 	switch n := l.IntN(100); {
@@ -105,8 +105,8 @@ func (l *timeline) tick() (back bool) {
 	return false
 }
 
-// stepBack sets the clock back, by seconds, hours or months. Every counter must have been
-// renewed, because a store may have forgotten a window that has ended.
+// stepBack sets the clock back, by seconds, hours or months. The caller must have played a renewal
+// before, because a store may have forgotten a window that has ended.
 func (l *timeline) stepBack() {
 	most := []time.Duration{20 * time.Second, 2 * time.Hour, 2 * time.Hour, 100 * 24 * time.Hour}[l.IntN(4)]
 	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(most)))))
@@ -124,7 +124,7 @@ func (l *timeline) set(now time.Time) {
 	}
 }
 
-// lifetime is the minimum time until a written counter expires.
+// lifetime is the minimum time from the write of a counter to its expiry.
 const lifetime = 10 * time.Second
 
 // player draws requests and compares the decisions of the store and the model.
@@ -135,7 +135,7 @@ type player struct {
 	time     *timeline
 	model    *Model
 	counters []counter
-	reserved map[string][]byte // by counter, the last reservation
+	reserved map[string][]byte // last reservation of each counter, by the counter's key
 	decided  int
 }
 
@@ -153,7 +153,7 @@ func newPlayer(seed uint64, name int, f *fixture, l *timeline) *player {
 	return p
 }
 
-// play lets the store and the model decide hits.
+// play lets the store and the model decide hits, and compares the decisions.
 func (p *player) play(hits []limiter.Hit) {
 	want, got := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 	wantDenied, _ := p.model.Decide(p.Context(), hits, want)
@@ -186,8 +186,8 @@ func (p *player) renewal() []limiter.Hit {
 	return hits
 }
 
-// lower lowers the amounts of some draining counters. Every counter must have been renewed,
-// because a store may have forgotten use that would have drained at the old amount.
+// lower lowers the amounts of some draining counters. The caller must have played a renewal before,
+// because a store may have forgotten use that has drained at the old amount.
 func (p *player) lower() {
 	for i := range p.counters {
 		c := &p.counters[i]
@@ -225,7 +225,7 @@ func (p *player) hit(c *counter) limiter.Hit {
 		hit.Refund = true
 	case n < 5 && hit.Limit.Settle != "" && hit.Cost > 0:
 		hit.Reservation = reservation(c.key, p.Uint64())
-	case n < 8 && last != nil: // often after it was settled, or although it was denied
+	case n < 8 && last != nil: // often, the reservation was already settled, or its request was denied
 		hit.Refund, hit.Reservation = true, last
 	}
 	return hit
@@ -250,13 +250,12 @@ type counter struct {
 	key     string
 	amounts [][]*limiter.Limit // by amount, then by mode
 	banning [][]*limiter.Limit // the same limits with bans
-	bans    bool               // whether banning is configured now
-	amount  int                // configured index in amounts, if the counter drains
+	bans    bool               // whether the limits in banning are configured now
+	amount  int                // index in amounts that is configured now, if the counter drains
 	scale   uint64             // unit of most costs
 }
 
-// limit draws one of the limits. If the counter drains, limit never lowers the amount, see
-// lower.
+// limit draws one of the limits of c. If the counter drains, only lower lowers the amount.
 func (p *player) limit(c *counter) *limiter.Limit {
 	amount := p.IntN(len(c.amounts))
 	if algorithms[c.amounts[0][0].Algorithm].drains {
@@ -269,7 +268,7 @@ func (p *player) limit(c *counter) *limiter.Limit {
 		c.bans = !c.bans
 	}
 	modes := c.amounts[amount]
-	if c.bans && p.IntN(4) > 0 { // otherwise as for an exception, to which no ban applies
+	if c.bans && p.IntN(4) > 0 { // otherwise the limit has no bans, like an exception's limit
 		modes = c.banning[amount]
 	}
 	return modes[p.IntN(len(modes))]
@@ -290,7 +289,7 @@ func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {
 	return c
 }
 
-// limitsOf returns a limit for each amount and mode.
+// limitsOf returns limits for each amount and mode, by amount and then by mode.
 func limitsOf(s limiter.Spec, amounts []uint64) (limits [][]*limiter.Limit) {
 	for _, amount := range amounts {
 		var modes []*limiter.Limit

@@ -20,8 +20,8 @@ import (
 //	10s denies: a take 1 of 3 per minute => over, used 3, remaining 0, reset 44.322s, retry 44.322s
 //	     and b take 1 of 3 per minute shadow => used 0, remaining 3, reset 44.322s
 //
-// It begins with the time of the request, relative to start, and its outcome. Each hit has its
-// key, its cost and its limit and, after the arrow, its decision.
+// The request begins with its time, relative to start, and its outcome. Each hit has its key, its
+// cost and its limit and, after the arrow, its decision.
 //
 //go:embed lives
 var lives embed.FS
@@ -69,7 +69,8 @@ func readLives(t *testing.T) (all []life) {
 	return all
 }
 
-// read reads one line.
+// read reads one line, and adds its hit to a new step or, if the line begins with "and", to the
+// last step.
 func (l *life) read(text string) error {
 	asked, decided, _ := strings.Cut(text, " => ")
 	w := line{list: strings.Fields(asked)}
@@ -111,7 +112,7 @@ func (l *life) read(text string) error {
 	return errors.Join(w.err, of.err)
 }
 
-// line has the unread words of a line.
+// line has the unread words of a line, and the last error in the words read so far.
 type line struct {
 	list []string
 	err  error

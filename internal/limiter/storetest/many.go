@@ -92,9 +92,9 @@ func testConcurrent(f *fixture) {
 	f.expectUsed(l, []int64{100}, "a")
 }
 
-// testCrossing checks that requests that take counters in opposite orders neither block each
-// other nor charge one counter without the other. If the store decides parts of a request
-// separately, charges of denied requests may deny others, so that fewer are admitted.
+// testCrossing checks that requests that take counters in opposite orders neither block each other
+// nor charge one counter without the other. If the store decides parts of a request separately,
+// charges of denied requests may deny other requests, so that fewer are admitted.
 func testCrossing(f *fixture) {
 	small, large := per(100, limiter.Day), per(150, limiter.Day)
 	orders := [][]limiter.Hit{
@@ -126,7 +126,7 @@ func testCrossing(f *fixture) {
 // decision or an error, and that their requests are written completely or not at all.
 func testCancelled(f *fixture) {
 	l := per(1_000_000, limiter.Day)
-	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that the nodes of a cluster are known, which keeps later requests in order
+	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, because later requests stay in order only if the nodes of a cluster are known
 	gone, cancel := context.WithCancel(f.Context())
 	cancel()
 	var admitted atomic.Int64

@@ -14,8 +14,7 @@ type Model struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// Counters has the counters and the records of reservations, by key, for tests without concurrent
-	// calls.
+	// Counters has counters and records of reservations, by key. Tests may read it between calls.
 	Counters map[string]*limiter.State
 	uses     map[string]limiter.Uses // by key
 }
@@ -63,8 +62,8 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	return nil
 }
 
-// keptOf returns, for each hit, the uses of its counter if it has some, and the record of its
-// reservation, which is in all.
+// keptOf returns, for each hit, the uses of the counter and the record of the reservation, if any.
+// all has the records, by key.
 func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limiter.Kept {
 	kept := make([]limiter.Kept, len(hits))
 	for i := range hits {
@@ -83,8 +82,8 @@ func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limi
 	return kept
 }
 
-// expiresSoon reports whether one of the counters of hits would expire within lifetime if hits
-// were decided now. It changes nothing. It ignores uses, which last longer.
+// expiresSoon reports whether one of the counters of hits would expire within lifetime if hits were
+// decided now. It changes neither counters nor records. It ignores uses, which last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +111,7 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	return false
 }
 
-// statesOf returns the states of the counters of hits, and adds new ones to all.
+// statesOf returns the states of the counters of hits. It adds missing states to all.
 func statesOf(hits []limiter.Hit, all map[string]*limiter.State) []*limiter.State {
 	states := make([]*limiter.State, len(hits))
 	for i := range hits {
@@ -121,7 +120,7 @@ func statesOf(hits []limiter.Hit, all map[string]*limiter.State) []*limiter.Stat
 	return states
 }
 
-// stateOf returns the state of a key, and adds a new one to all.
+// stateOf returns the state of a key in all. It adds the state if it is missing.
 func stateOf(key string, all map[string]*limiter.State) *limiter.State {
 	if all[key] == nil {
 		all[key] = new(limiter.State)

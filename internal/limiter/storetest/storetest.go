@@ -2,9 +2,9 @@
 // store call Run, and cover only what is specific to the store, such as expiry, connections or
 // evictions.
 //
-// The suite sets the store's clock. A store may also expire counters in real time, as Redis
-// does. So no test relies on a counter whose window ends within a few seconds, or on a window
-// that has ever ended by the clock.
+// The suite sets the store's clock. A store may also expire counters in real time, as Redis does.
+// So no test relies on a counter whose window ends within a few seconds, or on a window that ended
+// before the clock stepped back.
 package storetest
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 // Run checks that a store implements limiter.CounterStore. It calls open once per test. open
-// returns a store without counters that uses now as its clock, and closes it with t.Cleanup.
+// returns a store without counters that uses now as its clock, and closes the store with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	run(t, open, false)
@@ -27,8 +27,8 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Cou
 
 // RunApart checks a store that keeps the counters of one request in several parts. Concurrent
 // requests may see partial charges of each other, but in the end denied requests leave nothing
-// behind. It runs no random histories: their amounts change, so that it makes a difference
-// whether a denied request rolls a bucket.
+// behind. RunApart runs no random histories, in which the amounts of limits change, because then it
+// makes a difference whether a denied request rolls a bucket.
 func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	run(t, open, true)
@@ -71,7 +71,7 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Cou
 	}
 }
 
-// start is the initial time of every test's clock, and minuteLeft is the rest of that minute.
+// start is the initial time of every test's clock, minuteLeft before the next full minute.
 var start = time.Date(2026, time.January, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 const minuteLeft = 54*time.Second + 322*time.Millisecond
@@ -111,7 +111,7 @@ func (f *fixture) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bo
 	return out, denied
 }
 
-// expect sends the request of s to the store and compares the answer.
+// expect sends the request of s to the store and compares the outcome with s.
 func (f *fixture) expect(label string, s step) {
 	f.Helper()
 	out, denied := f.decide(s.hits...)
@@ -128,7 +128,7 @@ func (f *fixture) expect(label string, s step) {
 	}
 }
 
-// used returns the use of counters, without changing them.
+// used returns the use of the counters of keys, without changing the counters.
 func (f *fixture) used(l *limiter.Limit, keys ...string) []int64 {
 	f.Helper()
 	var hits []limiter.Hit
@@ -143,7 +143,7 @@ func (f *fixture) used(l *limiter.Limit, keys ...string) []int64 {
 	return used
 }
 
-// expectUsed compares the use of counters.
+// expectUsed compares the use of the counters of keys with want.
 func (f *fixture) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
 	f.Helper()
 	if got := f.used(l, keys...); !slices.Equal(got, want) {

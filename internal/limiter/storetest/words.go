@@ -7,7 +7,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// Must makes a limit from a valid Spec.
+// Must makes a limit from a valid Spec. It panics if s is not valid.
 func Must(s limiter.Spec) *limiter.Limit { return limiter.MustLimit(s) }
 
 func per(amount uint64, unit limiter.Unit) *limiter.Limit {
@@ -46,18 +46,18 @@ func always(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Always: true}
 }
 
-// name returns the name of a hold.
+// name returns the name of the hold or reservation with number n.
 func name(n uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), n)
 }
 
-// reservation returns the key of a record of a counter, in the slot of the counter. Keys of
-// limiter.Keys for a cluster have a hash tag, but keys of tests have none.
+// reservation returns the key of record n of a counter, in the counter's hash slot. The keys of
+// counters in tests have no hash tag, so that the full key becomes the tag.
 func reservation(key string, n uint64) []byte {
 	return limiter.AppendReservation([]byte("{"+key+"}"), name(n))
 }
 
-// hold takes the hold with number n, and release releases it.
+// hold returns a hit that takes hold n, and release returns a hit that releases hold n.
 func hold(l *limiter.Limit, n uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte("a"), Limit: l, Cost: 1, Hold: name(n)}
 }
