@@ -224,7 +224,7 @@ func startWithin(t *testing.T, memory int, rules string) *weir {
 		}
 	}
 	t.Log("no control group can be made")
-	return startWeir(t, rules, fmt.Sprintf("GOMEMLIMIT=%d", memory*9/10))
+	return startWeir(t, rules, fmt.Sprintf("GOMEMLIMIT=%d", memory*17/20))
 }
 
 // keepOpen opens connections to an address, sends a text over each, and keeps them open. A dialer
@@ -303,6 +303,7 @@ func attackTogether(t *testing.T, w, control *weir) (late, bound float64) {
 		wantPage(t, "127.0.0.3", "http://"+w.http+"/healthcheck", "OK")
 	})
 	testenv.OK(t, w.ended())
+	t.Logf("the attack took %d MiB of memory", w.mostMemory()/mib)
 	if most := w.mostMemory(); most > inChart {
 		t.Errorf("the attack took %d MiB of memory, want at most %d", most/mib, inChart/mib)
 	}

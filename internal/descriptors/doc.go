@@ -5,7 +5,7 @@
 // is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule,
 // nearly always without allocating.
 //
-// Start with load.go, which calls the other files in this order:
+// Start with load.go. Loading uses the files up to hidden.go, and the finished Tree the rest:
 //
 //   - file.go reads files, message.go turns messages into the nodes of an equivalent file;
 //   - fields.go has a row for each field of the format;
@@ -13,7 +13,7 @@
 //   - warning.go and hidden.go warn of valid rules that are probably mistakes;
 //   - match.go finds rules; patterns.go, wildcard.go, regex.go and network.go find rules whose
 //     values are not listed, within the bound of work.go;
-//   - trace.go, dump.go and label.go show rules to people and metrics.
+//   - trace.go and dump.go describe rules for people, label.go for metrics.
 //
 // ARCHITECTURE.md, "To add", lists the steps to add a field. The package does not depend on
 // counters, stores or gRPC. From package limiter, it uses only limits, entries and labels.

@@ -63,7 +63,7 @@ func (w slidingLog) numbers() (int64, [4]int64) {
 // the epoch. It implements Uses.
 type Log struct{ times []int64 }
 
-// Len returns the number of units divided by 10, because a unit takes less memory than a hold.
+// Len implements Uses. A unit takes about a tenth of the memory of a hold, which counts as 1.
 func (l *Log) Len() int { return len(l.times) / 10 }
 
 // State implements Uses.

@@ -287,8 +287,9 @@ func (b *Budget) set(now time.Time, used, amount uint64) {
 	b.Day[len(b.Day)-1] = used
 }
 
-// mergeBudgets returns the budgets of several servers, at most 100. Servers share counters, so
-// mergeBudgets takes each counter from the server that saw the last change of the counter.
+// mergeBudgets merges the budgets of several servers and keeps the 100 with the highest Percent.
+// Servers share counters, so mergeBudgets takes each counter from the server that saw the last change
+// of the counter.
 func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {

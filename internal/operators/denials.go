@@ -49,7 +49,8 @@ type Recorder struct {
 	minute, hour window
 }
 
-// window is a ring of sub-windows. The current one is not complete, so a minute is 50 to 60 seconds.
+// window is a ring of sub-windows. The current sub-window is not complete, so a window of six
+// sub-windows of 10 seconds covers the last 50 to 60 seconds.
 type window struct {
 	seconds int64 // length of a sub-window
 	ring    []subWindow
@@ -441,7 +442,9 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// add adds the denials of other, from another window, to k. It subtracts unlisted, which the caller adds later.
+// add adds the denials of other, the same key in another window, to k. unlisted is the bound of that
+// window for keys that it does not list. The caller adds the bounds of all windows at the end, so add
+// subtracts unlisted.
 func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
 	sum := Key{First: earlier(k.First, other.First)}
 	for _, part := range []*Key{&k.Key, &other.Key} {

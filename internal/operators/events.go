@@ -32,14 +32,14 @@ type EventOptions struct {
 	Logger     *slog.Logger
 }
 
-// Events sends a CloudEvent when a counter reaches a threshold of notify. Of all servers, only one sends
+// Events sends a CloudEvent when a counter reaches a threshold of the field notify. Of all servers, only one sends
 // the event in each window, and lower thresholds come first. No request waits for an event. Events tries
 // again until the event is accepted or the window ends. It is safe for concurrent use.
 //
-// Servers share a mark for each threshold of a counter. Its text is claimed while a server sends the
-// event, and told after that. A server first sends the events of lower thresholds whose marks are not told.
-// So a server that dies delays other servers by at most the time of a claim. If the dead server had sent
-// the event, the repeated event has the same ID.
+// Servers share a mark for each threshold of a counter: "claimed" while a server sends the event, and
+// "told" once the event is accepted. A server first sends the events of lower thresholds whose marks are
+// not "told". So a server that dies delays other servers by at most claimLasts. If the dead server had
+// sent the event, the repeated event has the same ID.
 type Events struct {
 	opts    EventOptions
 	mark    markFunc

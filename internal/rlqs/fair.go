@@ -24,8 +24,8 @@ type cut struct {
 	bonus uint64 // additional tokens for each demand if all demands are met
 }
 
-// fair returns the cut of size tokens. If all demands are met, the remaining tokens are divided
-// evenly among the Envoys in d and further Envoys, whose number is absent.
+// fair divides size tokens among the demands d. If all demands are met, the remaining tokens are
+// divided evenly among the Envoys in d and as many other Envoys as the argument absent says.
 func fair(size uint64, d demands, absent uint64) cut {
 	left, envoys := size, uint64(0)
 	for _, n := range d {

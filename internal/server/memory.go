@@ -17,10 +17,11 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// limitMemory sets the runtime's memory limit to nine tenths of the container's, unless GOMEMLIMIT
-// is set or the container has no limit. The rest is for memory that the runtime does not count.
+// limitMemory sets the runtime's memory limit to 85 % of the container's, unless GOMEMLIMIT
+// is set or the container has no limit. The rest is for memory that the runtime does not count, and
+// for collections that come late on a busy machine.
 func limitMemory(logger *slog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup))
+	limit, err := memlimit.Set(memlimit.WithRatio(0.85), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
 	case err != nil:
 		logger.Debug("the container's memory limit is unknown", "err", err)

@@ -226,7 +226,7 @@ func (o *byExpiry) Push(n any) {
 	o.at(o.Len() - 1).position = int32(o.Len() - 1)
 }
 
-// Pop returns nil, because its caller drop knows which counter is removed.
+// Pop removes the last counter. It returns nil, because drop, which calls heap.Remove, knows the counter.
 func (o *byExpiry) Pop() any {
 	o.order = o.order[:o.Len()-1]
 	return nil

@@ -137,8 +137,8 @@ func (t *table) needs() []uint64 {
 	return needs
 }
 
-// suggest returns the smallest amount at which at most a share of the clients would have been denied.
-// needs are the amounts that the clients need, ascending.
+// suggest returns the smallest amount that would have denied at most the part share, from 0 to 1, of
+// the clients. needs has the amount that each client needs, in ascending order.
 func suggest(needs []uint64, share float64) uint64 {
 	return needs[len(needs)-1-int(share*float64(len(needs)))]
 }
