@@ -66,7 +66,11 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (p *Pool) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, to) }
+func (p *Pool) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{streamsDesc, bucketsDesc, demandDesc, shareDesc, refusedDesc} {
+		to <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (p *Pool) Collect(to chan<- prometheus.Metric) {

@@ -23,7 +23,7 @@ type Options struct {
 	Life    time.Duration      // lifetime of a share that is not renewed
 	Store   limiter.ShareStore // divides limits among servers, or nil if this server has each limit alone
 	Failure limiter.FailureMode
-	Servers func() int // number of servers that share the store
+	Servers func() int // number of servers that share Store; called only if Store fails
 	Logger  *slog.Logger
 }
 
