@@ -312,11 +312,11 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	case err != nil:
 		done.refuse(l.line, err.Error())
 		return old
-	case isSame && l.ID == "":
+	case isSame:
 		done.Unchanged++
-		return old
-	case isSame: // only the name of the change is new
-		done.Unchanged++
+		if l.ID == "" { // otherwise, the name of the change is new
+			return old
+		}
 	case old == "":
 		done.Added++
 	default:
