@@ -48,11 +48,13 @@ type Events struct {
 	waiting atomic.Int64 // events in the queue, being sent or waiting for another attempt
 	counted *prometheus.CounterVec
 	warn    rate.Sometimes
+	pace    *rate.Limiter
 }
 
 const (
-	eventsKept  = 4096 // maximum number of waiting events, at most 2 KiB each
+	eventsKept  = 8192 // maximum number of waiting events, at most 2 KiB each
 	senders     = 4
+	maxSends    = 500 // per second, so that decisions have enough of the processors
 	sendTimeout = 5 * time.Second
 	claimLasts  = 8 * time.Second // longer than an attempt
 	lastSends   = 2 * time.Second // for the queued events when the server stops
@@ -84,7 +86,7 @@ type reached struct {
 // NewEvents returns an Events that sends nothing until Run is called.
 func NewEvents(opts EventOptions) *Events {
 	e := &Events{
-		opts: opts, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
+		opts: opts, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute}, pace: rate.NewLimiter(maxSends, senders),
 		client: &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_events_total",
@@ -139,6 +141,7 @@ func (e *Events) Run(ctx context.Context) {
 			for sending.Err() == nil && (ctx.Err() == nil || len(e.queue) > 0) {
 				select {
 				case v := <-e.queue:
+					_ = e.pace.Wait(sending)
 					e.handle(sending, v)
 				case <-ctx.Done():
 				}

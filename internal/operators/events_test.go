@@ -245,3 +245,15 @@ func TestEndpointThatHangs(t *testing.T) {
 	e.wants(t, 0, counters-eventsKept, 0)
 	testenv.Equal(t, e.waiting.Load(), eventsKept, "events that wait")
 }
+
+// TestEventsArePaced checks that an endpoint that accepts each event at once gets at most maxSends in a second.
+func TestEventsArePaced(t *testing.T) {
+	e, start := startEvents(t, newEndpoint(t).URL), time.Now()
+	for i := range maxSends + senders {
+		reach(e, fmt.Sprint(i), 80)
+	}
+	e.wants(t, maxSends+senders, 0, 0)
+	if took := time.Since(start); took < time.Second {
+		t.Errorf("%d events were sent in %v", maxSends+senders, took)
+	}
+}
