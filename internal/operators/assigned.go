@@ -100,7 +100,7 @@ const (
 	changeName = 11 // size of a change's name in a text; a text keeps the last 16 names
 	maxNote    = 200
 	maxLine    = 64 << 10
-	maxRate    = 20_000 // changes per second, so that decisions have enough of the processors and of Redis
+	maxRate    = 18_000 // changes per second, so that decisions have enough of the processors and of Redis
 )
 
 // Assign carries out the lines of a body. After a line that it refuses, it goes on with the next line. If
@@ -257,7 +257,11 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 				text := o.apply(&done, &l, old)
 				if texts[l.id] = text; text != old {
 					o.id, o.text = l.id, cmp.Or(text, old)
-					changes = append(changes, [2]string{l.id, text})
+				}
+			}
+			for id, text := range texts {
+				if text != o.InForce.set.Text(part, id) {
+					changes = append(changes, [2]string{id, text})
 				}
 			}
 			return changes

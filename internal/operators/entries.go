@@ -206,8 +206,18 @@ func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) er
 			return nil
 		}
 		call, cancel := context.WithTimeout(ctx, patience)
-		newest, err := f.entries.Change(call, part, f.newest(part), cryptorand.Text()[:8], false, texts)
+		token := cryptorand.Text()[:8]
+		newest, err := f.entries.Change(call, part, f.newest(part), token, false, texts)
 		cancel()
+		if err == nil && newest == token+texts[len(texts)-1][0] { // no need to read the changes from Redis
+			known := f.changes[part]
+			for _, text := range texts {
+				f.put(part, text[0], text[1])
+				known = append(known, token+text[0])
+			}
+			f.changes[part] = known[max(0, len(known)-maxChanges):]
+			return nil
+		}
 		if err == nil && newest == "wait" {
 			select {
 			case <-time.After(200 * time.Millisecond):

@@ -186,8 +186,10 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 		es.errors.Inc()
 		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
 	}
-	if old := es.take(); len(old) > 0 && err == nil {
-		_ = es.put(ctx, old...) // if it fails, the next load tries again
+	for some := range slices.Chunk(es.take(), atOnce) {
+		if err == nil {
+			_ = es.put(ctx, some...) // if it fails, the next load tries again
+		}
 	}
 	return err
 }

@@ -8,28 +8,37 @@
 --          calls without 1 change nothing, so that each server can set its texts again. A text that Redis
 --          did not have is not listed, because a list full of such texts would hide the loss from other
 --          servers. They notice the text by the number of texts.
--- ARGV     then IDs, each followed by its text, or by "" to remove the text
+-- ARGV     then different IDs, each followed by its text, or by "" to remove the text
 -- Returns the newest change or, if nothing happened, "behind" (see ARGV[1]) or "wait" (see ARGV[3]).
 local newest = redis.call("LRANGE", KEYS[2], 0, 0)[1] or ""
 if newest ~= ARGV[1] then return "behind" end
 
+local ids, gone, set, listed = {"."}, {}, {}, {}
+for i = 4, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+local stored = redis.call("HMGET", KEYS[1], unpack(ids))
+
 local time, again = redis.call("TIME"), ARGV[3] == "1"
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local made = tonumber(redis.call("HMGET", KEYS[1], ".")[1] or "") or 0
+local made = tonumber(stored[1] or "") or 0
 if not again and made <= now and now < made + 2000 then return "wait" end
 
 -- stamp returns the time of the last change of an amount, or 0 for an exception, which never changes.
 local function stamp(text) return tonumber(text:match("^[^\n]*\n(%d+)\n") or "") or 0 end
 
-for i = 4, #ARGV, 2 do
-  local id, text = ARGV[i], ARGV[i + 1]
-  local old = redis.call("HMGET", KEYS[1], id)[1] or ""
+for i = 2, #ids do
+  local old, text = stored[i] or "", ARGV[2 * i + 1]
   if text ~= old and not (again and text ~= "" and old ~= "" and stamp(old) >= stamp(text)) then
-    -- HDEL goes first, because then Redis lets the script write even if it is out of memory.
-    redis.call("HDEL", KEYS[1], id)
-    if text ~= "" then redis.call("HSET", KEYS[1], id, text, ".", again and string.format("%.0f", now) or "yes") end
-    if not again or old ~= "" then redis.call("LPUSH", KEYS[2], ARGV[2] .. id) end
+    gone[#gone + 1] = ids[i]
+    if text ~= "" then
+      set[#set + 1] = ids[i]
+      set[#set + 1] = text
+    end
+    if not again or old ~= "" then listed[#listed + 1] = ARGV[2] .. ids[i] end
   end
 end
+-- HDEL goes first, because then Redis lets the script write even if it is out of memory.
+if #gone > 0 then redis.call("HDEL", KEYS[1], unpack(gone)) end
+if #set > 0 then redis.call("HSET", KEYS[1], ".", again and string.format("%.0f", now) or "yes", unpack(set)) end
+if #listed > 0 then redis.call("LPUSH", KEYS[2], unpack(listed)) end
 redis.call("LTRIM", KEYS[2], 0, 4095)
 return redis.call("LRANGE", KEYS[2], 0, 0)[1] or ""
