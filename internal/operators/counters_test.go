@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 	"weir/internal/rlqs"
 	"weir/internal/testenv"
 )
@@ -139,6 +140,7 @@ func TestQuotaService(t *testing.T) {
 			t.Errorf("got %+v, error %v", a, err)
 		}
 	}
+	testenv.Contains(t, explain.Doubt(f.tree, "api", entries("tenant=acme")), "api|tenant at rules.yaml:1:29 has quota_service: Envoys divide its limit, and do not ask")
 	limit := f.tree.Buckets()[0].Limits[0]
 	share := rlqs.Share{Domain: "api", Entries: entries("tenant=acme"), Key: "w1|api|tenant=#|1sq", Limit: limit, Rates: rlqs.Rates{Envoy: "10.0.0.1:5", Demand: 9, Share: 5, Held: 7}}
 	f.Shares = func(time.Time, int) []rlqs.Share { return []rlqs.Share{share} }

@@ -154,8 +154,7 @@ func (p *Path) addReason(tree *descriptors.Tree, domain string, entries []limite
 		p.Reason, p.Candidates = Doubt(tree, domain, nil), tree.DomainNames()
 		return
 	}
-	if bucket, _ := tree.MatchBucket(domain, entries); bucket != nil {
-		p.Reason = fmt.Sprintf("%s at %s has quota_service: Envoys divide its limit, and do not ask", bucket, bucket.Location())
+	if p.Reason = divided(tree, domain, entries); p.Reason != "" {
 		return
 	}
 	way, above := trace.Levels, "the domain"
@@ -191,8 +190,18 @@ func keys(entries []limiter.Entry) (keys []string) {
 	return keys
 }
 
+// divided says that Envoys divide the limit to which the entries lead. Otherwise it returns "".
+func divided(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
+	rule, _ := tree.MatchBucket(domain, entries)
+	if rule == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s at %s has quota_service: Envoys divide its limit, and do not ask", rule, rule.Location())
+}
+
 // Doubt returns a note if no rule has the domain or the key of an entry, which may be misspelt. The
-// note suggests a similar name. Doubt returns "" if there is nothing to note, or if tree is nil.
+// note suggests a similar name. Doubt also returns a note if Envoys divide the limit, which then has no
+// denials and no exceptions. It returns "" if there is nothing to note, or if tree is nil.
 func Doubt(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
 	if tree == nil {
 		return ""
@@ -204,6 +213,9 @@ func Doubt(tree *descriptors.Tree, domain string, entries []limiter.Entry) strin
 			if of, way := r.Entries(); of == domain {
 				known = append(append(known, keys(way)...), r.Hold)
 			}
+		}
+		if note := divided(tree, domain, entries); note != "" {
+			return note
 		}
 		i, work := slices.IndexFunc(entries, func(e limiter.Entry) bool { return !slices.Contains(known, e.Key) }), descriptors.MaxWork
 		if rule, _, _ := tree.Match(domain, entries, &work); i < 0 || rule != nil {
