@@ -13,8 +13,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestThoseWhoAreDeniedAreSpread denies two callers by a bucket of one token of three seconds. The
-// retry time of the second is three seconds after that of the first.
+// TestThoseWhoAreDeniedAreSpread denies two callers with a token bucket of one token, which takes
+// three seconds to fill. The second caller's retry time is three seconds after the first's.
 func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
 	f := start(t, "--config="+directory(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"))
 	if got := f.answer("user"); got != "OK" {
@@ -96,8 +96,8 @@ func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
 	return f.askMany("alice", "other")
 }
 
-// TestCalendarMonths sets USE_CALENDAR_MONTH_RATE_LIMIT: months of rules and requests end with the
-// calendar month in UTC, as in the reference. Limits with an algorithm keep it.
+// TestCalendarMonths sets USE_CALENDAR_MONTH_RATE_LIMIT: months in rules and in requests end with
+// the calendar month in UTC, as in the reference. Limits with an algorithm keep that algorithm.
 func TestCalendarMonths(t *testing.T) {
 	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
 	const rules = `

@@ -42,14 +42,14 @@ type Options struct {
 	Build Build
 	// Reload delivers signals. Every signal reloads the rules.
 	Reload <-chan os.Signal
-	// When Hurry is done, the drain delay stops. If Hurry is done before the context of Run, there
+	// When Hurry is done, the drain delay ends. If Hurry is done before the context of Run, there
 	// is no delay. Hurry also cancels the commands that New runs to read secrets.
 	Hurry context.Context
 }
 
 // App is a server, made by New. Run can be called only once.
 type App struct {
-	opts           Options // with the secrets as they were at the start
+	opts           Options // with the secrets that were read at the start
 	life           *lifecycle
 	health         *health
 	source         source
@@ -123,7 +123,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	a := &App{opts: o, life: life, health: health, source: source, operators: port.server(metrics)}
 	mux := http.NewServeMux()
 	mux.Handle(s.Listen.PrometheusPath, metrics)
-	// The gRPC server comes last, so it stops first, while the other listeners show the drain.
+	// The gRPC server comes last, so it stops first, and the other listeners still answer while it drains.
 	a.metrics = life.add(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
 	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
 	port.begin(life, a.debug.addr)
@@ -142,8 +142,8 @@ type parts struct {
 	decisions *operators.DecisionLog
 }
 
-// openParts opens the parts of a server, and sets the secrets in o.Settings. If a part fails, it still
-// opens the others, and the error lists all problems. found is for openStore.
+// openParts opens the parts of a server, and sets the secrets in o.Settings. If a part fails, it
+// still opens the others, and the error lists all problems. It passes found to openStore.
 func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err error) {
 	var errs [5]error
 	if p.secrets, errs[0] = openSecrets(*o, life); errs[0] == nil {
@@ -159,7 +159,7 @@ func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err erro
 	return p, errors.Join(errs[:]...)
 }
 
-// openSource opens the source of the rules. It loads rules from files before it returns.
+// openSource opens the source of the rules. If the rules are in files, it loads them before it returns.
 func openSource(o Options, life *lifecycle, secrets *secrets, r *rules) (from source, err error) {
 	s := o.Settings
 	if s.XDS.Enabled() {

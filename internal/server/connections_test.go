@@ -58,7 +58,7 @@ func TestBoundOfTheDuration(t *testing.T) {
 	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
 	f.wantHealth(true, "OK")
 	began := time.Now()
-	testenv.Eventually(t, func() error { // a busy machine may miss so short a timeout
+	testenv.Eventually(t, func() error { // a busy machine may miss such a short timeout
 		if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 			return fmt.Errorf("without an answer of Redis: got %v, want UNAVAILABLE", err)
 		}
@@ -108,8 +108,8 @@ func streamsSetting(t *testing.T, addr string) string {
 	return ""
 }
 
-// TestConnectionsAge watches the health, a call that never ends by itself, beyond the maximum age of
-// its connection and the grace period.
+// TestConnectionsAge keeps a health watch, a call that never ends by itself, open beyond the
+// maximum age of its connection and the grace period.
 func TestConnectionsAge(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
@@ -187,8 +187,8 @@ func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 }
 
 // TestCallsAndConnectionsEnd opens calls of each kind without a message; the server ends them. A
-// watched health check with a message lasts, and a host may open nine tenths of maxStreams. An idle connection
-// is closed later than Envoy would close it.
+// watched health check with a message stays open, and a host may open nine tenths of maxStreams. An
+// idle connection is closed later than Envoy would close it.
 func TestCallsAndConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(1 << 20)
@@ -247,7 +247,7 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestStreamsOfHosts opens streams. One host leaves room for a few of each other.
+// TestStreamsOfHosts opens streams from many hosts. However many one host opens, each other can open a few.
 func TestStreamsOfHosts(t *testing.T) {
 	s := &streams{byHost: map[string]int{}}
 	open := func(host string, tries, want int) {

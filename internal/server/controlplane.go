@@ -81,8 +81,8 @@ func (c *controlPlane) reload() error {
 	return err
 }
 
-// maxNamed is the maximum length of the control plane's versions, types and errors in logs and on
-// pages, in bytes.
+// maxNamed is the maximum length in bytes of the control plane's versions, types and errors in logs
+// and on pages.
 const maxNamed = 256
 
 // apply loads the rules in u, or returns an error if they are invalid.

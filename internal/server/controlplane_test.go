@@ -94,8 +94,8 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 }
 
-// TestLongTextsOfControlPlane has a version and a name of megabytes. Only the answers to the control
-// plane contain them in full.
+// TestLongTextsOfControlPlane sends a version and a name of megabytes. Only the answers to the
+// control plane contain them in full.
 func TestLongTextsOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane)...)

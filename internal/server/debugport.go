@@ -81,7 +81,7 @@ func (d *debugPort) status() api.Status {
 	return status
 }
 
-// own returns the state of this server with Problems, but no Servers. others are the other servers.
+// own returns the state of this server with Problems, without Servers, given the states of the other servers.
 func (d *debugPort) own(others []api.Status) api.Status {
 	status := d.alone()
 	status.Problems = append(status.Problems, d.problems(byName(append(others, status)))...)
@@ -145,7 +145,7 @@ func (d *debugPort) storeStatus() api.Store {
 // ratesEvery is the interval between two samples. rates keeps ratesKept intervals, which are 15 minutes.
 const ratesEvery, ratesKept = 5 * time.Second, 180
 
-// totals are numbers since the start: requests, counters dropped from memory, and lost records of
+// totals are counts since the start: requests, counters dropped from memory, and lost records of
 // the decision log.
 type totals struct {
 	rls.Totals
@@ -165,7 +165,7 @@ func totalsOf(requests *rls.Service, store *store, decisions *operators.Decision
 	return t
 }
 
-// rates samples totals for 15 minutes.
+// rates keeps samples of totals for 15 minutes.
 type rates struct {
 	totals func() totals
 
@@ -226,7 +226,7 @@ func (r *rates) minute() (grown totals) {
 	return grown
 }
 
-// undecided returns the start and end of the last period with undecided requests in each minute, or zeros.
+// undecided returns the start and end of the last undecided requests less than a minute apart, or zeros.
 func (r *rates) undecided() (from, to time.Time) {
 	all := r.all()
 	for i := len(all) - 1; i > 0; i-- {

@@ -75,8 +75,8 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	testenv.OK(t, f.wantEnd())
 }
 
-// TestPauseIsLogged checks that a drain delay is logged when it begins. After SIGINT, or with a delay
-// of 0, the drain begins at once.
+// TestPauseIsLogged checks that a drain delay is logged when it begins. After SIGINT, or with a
+// delay of 0, the drain begins immediately.
 func TestPauseIsLogged(t *testing.T) {
 	hurry, hurryUp := context.WithCancel(t.Context())
 	hurryUp()

@@ -49,8 +49,8 @@ func openFiles(r *rules, s settings.Rules) (*files, error) {
 }
 
 const (
-	// lookEvery is the pause between two looks at sizes and times of files. If a look takes long,
-	// as for 10,000 files, the pause is lookShare times as long as the look, up to lookPause.
+	// lookEvery is the pause between two looks at sizes and times of files. If a look takes a long
+	// time, as with 10,000 files, the pause is lookShare times as long as the look, up to lookPause.
 	lookEvery = 200 * time.Millisecond
 	lookShare = 50
 	lookPause = 30 * time.Second
@@ -58,8 +58,8 @@ const (
 	retryEvery = 5 * time.Second
 )
 
-// run loads changed files until ctx ends. It waits until two looks in a row see the same, so that
-// files are complete, and several changed files cause only one load.
+// run loads changed files until ctx ends. It waits until two consecutive looks see the same, so
+// that files are complete and several changed files cause only one load.
 func (f *files) run(ctx context.Context) {
 	wait := lookEvery
 	for before := ""; pause(ctx, wait); {
@@ -93,8 +93,8 @@ func (f *files) reload() error {
 	return shared()
 }
 
-// load loads the rules if the files look different than before the last load, if again is true, or if
-// f.retry has come. Unless again is true, it logs an error only once. f.loading must be locked.
+// load loads the rules if the files look different from before the last load, if again is true, or if
+// f.retry has passed. Unless again is true, it logs an error only once. f.loading must be locked.
 func (f *files) load(look string, again bool) error {
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil

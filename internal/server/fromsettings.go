@@ -13,7 +13,7 @@ import (
 	"weir/internal/settings"
 )
 
-// The functions in this file turn settings into options of other packages. Commands use them, too.
+// The functions in this file turn settings into options for other packages. Commands use them, too.
 
 // RuleOptions returns the options for loading rules.
 func RuleOptions(s settings.Reading) descriptors.Options {
@@ -41,7 +41,7 @@ func settingsHash(s settings.Settings) string {
 		s.Failure, s.Metrics.NearLimitRatio, s.Redis.UsePerSecond, s.Redis.DenyCharged))
 }
 
-// shortHash returns a short hash of texts, to compare servers. It sorts texts: their order has no effect.
+// shortHash returns a short hash of texts, to compare servers. It sorts texts, so their order has no effect.
 func shortHash(texts ...[]byte) string {
 	slices.SortFunc(texts, bytes.Compare)
 	sum := sha256.New()

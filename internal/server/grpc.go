@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// streamWorkers is the number of goroutines that serve one call after another. In a new
-	// goroutine for each call, the stack would have to grow each time, which takes a tenth of the
-	// CPU time of a decision. If all workers wait for Redis, gRPC starts more.
+	// streamWorkers is the number of goroutines that serve one call after another. In a new goroutine
+	// for each call, the stack would have to grow each time, which takes a tenth of the CPU time of a
+	// decision. If all of them are busy, as when Redis is slow, gRPC starts a goroutine for the call.
 	streamWorkers = 64
 
 	// window is the flow-control window of a connection in bytes, which is enough for a thousand
@@ -37,10 +37,10 @@ const (
 	window = 1 << 20
 
 	// maxHeaders is the maximum size in bytes of a request's headers, where each header counts 32
-	// bytes more than its text (RFC 9113). gRPC's default is 16 MiB, which a client can reach with 4
-	// KiB, because HPACK repeats a header in one byte. Envoy's own headers have less than 1 KiB. Envoy
-	// may add headers of its client (tracestate and initial_metadata), by default up to 60 KiB
-	// together. If the server refused such a call, Envoy would let the request pass.
+	// bytes more than its text (RFC 9113). gRPC's default is 16 MiB, which a client can reach with
+	// 4 KiB, because HPACK repeats a header in one byte. Envoy's own headers take less than 1 KiB.
+	// Envoy may add headers of its client (tracestate and initial_metadata), by default up to
+	// 60 KiB in all. If the server refused such a call, Envoy would let the request pass.
 	maxHeaders = 80 << 10
 
 	// readBuffer is the size of a connection's read buffer, enough for dozens of requests.
@@ -52,7 +52,7 @@ const (
 	// maxIdle is the time after which an idle connection is closed. By default, Envoy closes it after 1 h.
 	maxIdle = 65 * time.Minute
 
-	// maxStreams is the maximum number of open quota streams of Envoys, and also of other streams,
+	// maxStreams is the maximum number of open quota streams, and separately of all other streams,
 	// such as watched health checks. A stream takes about 25 KiB. An Envoy has one quota stream for
 	// each domain, and a proxy may forward the streams of hundreds of Envoys.
 	maxStreams = 1000

@@ -17,10 +17,10 @@ import (
 	"weir/internal/rls"
 )
 
-// health reports whether clients should send requests: rules are loaded, the store works, assigned
-// amounts are read, and the server is not about to stop. Rules stay loaded if later rules are invalid.
-// A store that worked once counts as working, because failure modes decide while the store fails,
-// unless Settings.Redis.HealthCheckActiveConnection is true.
+// health reports whether clients should send requests. They should if rules are loaded, the store
+// works, assigned amounts are read, and the server is not about to stop. Rules stay loaded if later
+// rules are invalid. Unless Settings.Redis.HealthCheckActiveConnection is true, a store that worked
+// once counts as working, because failure modes decide while it fails.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context
@@ -92,8 +92,8 @@ type streams struct {
 }
 
 // add adds n, which is 1 or -1, to the streams of host. It returns false if there is no room. The
-// parameter most is the maximum for all hosts together; its last tenth is for hosts with few streams,
-// so that one host cannot take all. A host may be a proxy of many Envoys.
+// parameter most is the maximum for all hosts together; its last tenth is for hosts with few
+// streams, so that one host cannot take all. A host may be a proxy for many Envoys.
 func (s *streams) add(host string, n, most int) bool {
 	s.Lock()
 	defer s.Unlock()
@@ -108,8 +108,8 @@ func (s *streams) add(host string, n, most int) bool {
 }
 
 // endStreams returns an interceptor of streams. The parameter most is the maximum number of quota
-// streams of Envoys, and also of other streams, such as watched health checks. When the server drains,
-// the interceptor ends all streams; otherwise the drain would last until the clients leave.
+// streams, and separately of all other streams, such as watched health checks. When the server
+// drains, the interceptor ends all streams; otherwise the drain would last until the clients leave.
 func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
 	quotas, others := &streams{byHost: map[string]int{}}, &streams{byHost: map[string]int{}}
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -117,7 +117,7 @@ func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
 		if info.FullMethod == quotav3.RateLimitQuotaService_StreamRateLimitQuotas_FullMethodName {
 			streams = quotas
 		}
-		from, _ := peer.FromContext(stream.Context()) // always there
+		from, _ := peer.FromContext(stream.Context()) // gRPC always sets it
 		host, _, _ := net.SplitHostPort(from.Addr.String())
 		if !streams.add(host, 1, most) {
 			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", most)

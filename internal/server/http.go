@@ -18,7 +18,7 @@ import (
 
 // httpServer returns a server with time limits for slow clients, or nil if listener is nil. At most
 // maxConnections connections are open, or fewer if memory is small; others wait. At most half of them
-// may lack a complete request: for each further such connection, the server closes one of them.
+// may lack a complete request: if another such connection arrives, the server closes one of them.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
@@ -94,11 +94,11 @@ func (b requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// At most largeBodies requests at a time may have bodies of more than smallBody bytes or unknown size.
+// At most largeBodies requests at a time may have bodies of unknown size or of more than smallBody bytes.
 const smallBody, largeBodies = rls.SmallJSON, 16
 
 // httpHandler serves /healthcheck and /json. health returns an error if the server should get no
-// requests. Requests to /json that browsers send for pages of other sites are refused.
+// requests. Cross-origin requests of browsers to /json are refused.
 func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {

@@ -38,8 +38,8 @@ func answered(t *testing.T, addr, request string) (status int, header http.Heade
 	return response.StatusCode, response.Header, string(text)
 }
 
-// TestServiceListener checks headers of answers and sends requests of other sites, too large a header,
-// and too many large bodies at once.
+// TestServiceListener checks headers of answers and sends cross-origin requests, a header that is
+// too large, and too many large bodies at a time.
 func TestServiceListener(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
@@ -130,7 +130,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-// TestBodiesThatNeverCome has more clients than connections that announce a body and send none.
+// TestBodiesThatNeverCome has clients that announce a body and send none, more than there may be connections.
 func TestBodiesThatNeverCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 8

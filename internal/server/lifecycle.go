@@ -99,8 +99,8 @@ const grace = time.Second
 
 var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
 
-// stop stops all components, the newest first, even if one fails. It waits until each has ended, at
-// most until grace after the timeout. The error names the components that failed.
+// stop stops all components, the newest first, even if one fails. It waits for each to end, but no
+// longer than grace after the timeout. The error names the components that failed.
 func (l lifecycle) stop(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -110,7 +110,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStale removes the socket at path. It fails if a process listens there or path is no socket.
+// removeStale removes the socket at path. It fails if a process listens there or path is not a socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -54,11 +54,11 @@ func affordable(bound int, size int64) int {
 	return int(min(int64(bound), debug.SetMemoryLimit(-1)/size))
 }
 
-// The bytes of garbage that may accumulate between two collections, normally and during a load of
-// rules. A quarter of the live bytes is always allowed. By default, the runtime allows as much garbage
-// as there are live bytes. A server with few live bytes would then collect very often, which takes a
-// sixth of the CPU time of a decision. A load of 100,000 rules makes 360 MB of garbage, and each
-// collection during the load keeps all processors busy with the old and the new rules.
+// garbage and loadGarbage are the bytes of garbage that may accumulate between two collections, normally
+// and during a load of rules. A quarter of the live bytes is always allowed. By default, the runtime
+// allows as much garbage as there are live bytes. A server with few live bytes would then collect very
+// often, which takes a sixth of the CPU time of a decision. A load of 100,000 rules makes 360 MB of
+// garbage, and each collection during the load keeps all processors busy with the old and the new rules.
 const garbage, loadGarbage = 56 << 20, 224 << 20
 
 // tuner sets the target of the garbage collector so that the allowed garbage may accumulate.
@@ -137,7 +137,7 @@ func (t *tuner) run(ctx context.Context) {
 }
 
 // target returns the value of GOGC at which allowed bytes of garbage may accumulate, in percent of
-// the live bytes. It changes in powers of two, so that it changes rarely.
+// the live bytes. It changes only by factors of two, and so changes rarely.
 func target(live, allowed uint64) int {
 	percent := 1600
 	for percent > 25 && uint64(percent)*live > 100*allowed { // collecting counters in memory is cheap, so 25 is enough
@@ -146,8 +146,8 @@ func target(live, allowed uint64) int {
 	return percent
 }
 
-// manyRules is the minimum number of rules after whose load the server forces collections, to return
-// the load's memory to the system. With so large a heap, the next collection would come too late.
+// After a load of at least manyRules rules, the server forces collections, to return the load's
+// memory to the system. With such a large heap, the next collection would come too late.
 const manyRules = 10_000
 
 // read returns a metric of the runtime.

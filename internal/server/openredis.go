@@ -12,8 +12,8 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// openRedis opens the store on the one or two Redis deployments in the settings, without waiting for
-// them. found is for findRedis.
+// openRedis opens the store on the one or two Redis deployments in the settings, without waiting
+// for them. It passes found to findRedis.
 func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found func(bool)) error {
 	r := o.Settings.Redis
 	var encrypt func() *tls.Config

@@ -62,14 +62,14 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestUndecided has one more undecided request in some samples, and looks for the last time with them.
+// TestUndecided adds an undecided request in some samples, and looks for the last period with such requests.
 func TestUndecided(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	for counts, want := range map[string]string{
 		"000":                  "no",
 		"0112234":              "0 6",
 		"001122222222222344":   "1 16",
-		"00112222222222222344": "16 18", // a minute without one is a pause
+		"00112222222222222344": "16 18", // a minute without any separates two periods
 	} {
 		r := new(rates)
 		for i, n := range counts {
@@ -121,8 +121,8 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	}
 }
 
-// TestStatusAndDenialsAsJSON reads the status, and the denials with their rule, also after the rule
-// has moved in its file.
+// TestStatusAndDenialsAsJSON reads the status, and the denials with their rule, before and after
+// the rule has moved in its file.
 func TestStatusAndDenialsAsJSON(t *testing.T) {
 	dir := directory(t, limited(1))
 	f, file := start(t, "--config="+dir), dir+"/rules.yaml"

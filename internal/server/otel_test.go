@@ -69,7 +69,7 @@ func startCollector(t *testing.T, protocol string) collector {
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "token=b%20c")
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // ms; at the end there are only two seconds
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // ms; when the server stops, there are only two seconds
 	return c
 }
 

@@ -25,8 +25,8 @@ type problemList struct {
 
 const red, amber = true, false
 
-// add adds a problem if the condition there is true. If since is zero, the problem began when add first
-// saw it. format identifies the problem. section is a section of docs/at-3am.md.
+// add adds a problem if the parameter there is true. If since is zero, the problem began when add
+// first saw it. format identifies the problem. section is a section of docs/at-3am.md.
 func (p *problemList) add(there, isRed bool, section string, since time.Time, means, format string, args ...any) {
 	if !there {
 		return
@@ -38,7 +38,7 @@ func (p *problemList) add(there, isRed bool, section string, since time.Time, me
 	}
 }
 
-// problems returns the current problems, the worst first. all are the servers on the same Redis.
+// problems returns the current problems, worst first, given the states of all servers on this Redis.
 func (d *debugPort) problems(all []api.Status) []api.Problem {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func such(means string, requests uint64) string {
 	return fmt.Sprintf("%s. %s in the last minute.", means, operators.Counted(int(requests), "such request"))
 }
 
-// addRedis adds a problem if Redis fails. undecided is the result of rates.minute.
+// addRedis adds a problem if Redis fails. undecided counts the undecided requests of the last minute.
 func (d *debugPort) addRedis(p *problemList, undecided uint64) {
 	if d.store.redis == nil {
 		return
@@ -146,7 +146,7 @@ func (d *debugPort) addSecrets(p *problemList) {
 // respect is a property in which servers should not differ.
 type respect struct {
 	name, verb string
-	of         func(*api.Status) (value string, since time.Time) // returns the value, and since when the server has it
+	of         func(*api.Status) (value string, since time.Time) // returns the value, and when it came into use
 }
 
 var respects = []respect{
@@ -181,8 +181,8 @@ func (d *debugPort) begin(life *lifecycle, address func() string) {
 	}
 }
 
-// outdated returns the names of the servers that do not have the newest value, and the time since which
-// any server has that value. The newest value is the value that came into use last.
+// outdated returns the names of the servers that do not have the newest value, and the time when that
+// value came into use on the first server. The newest value is the one for which this time is latest.
 func (r *respect) outdated(all []api.Status) (names []string, since time.Time) {
 	first, newest := map[string]time.Time{}, ""
 	for i := range all {

@@ -183,7 +183,7 @@ func TestProblems(t *testing.T) {
 	})
 }
 
-// TestFullMemory fills the memory for counters. It runs alone, because the limit is of the process.
+// TestFullMemory fills the memory for counters. It runs alone, because the limit is the process's.
 func TestFullMemory(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "1") // so that New does not replace the limit
 	limit := debug.SetMemoryLimit(otherMemory)
@@ -199,8 +199,8 @@ func TestFullMemory(t *testing.T) {
 	f.wantProblems("amber|Memory is full, so counters are dropped|Their limits start again too early: |#limits-start-again")
 }
 
-// TestProblemsKeepTheirStart wants the start of a problem to stay while its text changes, a new start
-// after it was gone, and no problem that is younger than its grace.
+// TestProblemsKeepTheirStart checks that a problem keeps its start while its text changes, gets a
+// new start when it comes back, and is not listed during its grace period.
 func TestProblemsKeepTheirStart(t *testing.T) {
 	began, before := time.Unix(1_700_000_000, 0), map[string]time.Time(nil)
 	for i, step := range []struct {
@@ -222,7 +222,7 @@ func TestProblemsKeepTheirStart(t *testing.T) {
 	}
 }
 
-// TestWhatIsOver wants a problem that is over below all others.
+// TestWhatIsOver checks that a problem that is over is listed after all others.
 func TestWhatIsOver(t *testing.T) {
 	over, still, worst := api.Problem{Until: time.Now()}, api.Problem{}, api.Problem{Red: true}
 	list := []api.Problem{over, still, worst}
@@ -258,7 +258,7 @@ func TestCertificatesExpire(t *testing.T) {
 	}
 }
 
-// TestProblemsHaveSections wants each section that a problem names in docs/at-3am.md.
+// TestProblemsHaveSections checks that docs/at-3am.md has each section that a problem names.
 func TestProblemsHaveSections(t *testing.T) {
 	document := strings.ReplaceAll(strings.ToLower(string(testenv.Must(os.ReadFile("../../docs/at-3am.md"))(t))), " ", "-")
 	sections := regexp.MustCompile(`p\.add\(.*?(?:red|amber|share), "([a-z0-9-]+)", `).FindAllStringSubmatch(string(testenv.Must(os.ReadFile("problems.go"))(t)), -1)
@@ -270,7 +270,7 @@ func TestProblemsHaveSections(t *testing.T) {
 	}
 }
 
-// TestOutdated compares servers that began to use their rules at some minutes.
+// TestOutdated compares servers: a@5 is a server that has used rules a since minute 5.
 func TestOutdated(t *testing.T) {
 	for servers, want := range map[string]string{
 		"a@1":             "[] 1",
@@ -306,7 +306,7 @@ func TestServers(t *testing.T) {
 		f.wantHealth(true, "OK")
 		return f
 	}
-	// both waits until both servers know both, and compares them.
+	// both waits until a and b know each other, and their rules and settings are equal or not, as stated.
 	both := func(a, b *fixture, rules, settings bool) {
 		t.Helper()
 		for _, f := range []*fixture{a, b} {

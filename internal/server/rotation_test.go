@@ -63,7 +63,7 @@ func (l *load) ask(ctx context.Context) (used int64, err error) {
 	return yearly - int64(response.GetStatuses()[0].GetLimitRemaining()), nil
 }
 
-// more waits for the answers of more calls.
+// more waits until 50 more calls are answered.
 func (l *load) more(t *testing.T) {
 	t.Helper()
 	begun := l.count.Load()
@@ -223,8 +223,8 @@ func TestPasswordsWithColons(t *testing.T) {
 	}
 }
 
-// TestURLOfRedisIsReplaced moves the server to another Redis. While that refuses logins, the server
-// stays at the first.
+// TestURLOfRedisIsReplaced moves the server to another Redis. While the new Redis refuses logins,
+// the server keeps using the first.
 func TestURLOfRedisIsReplaced(t *testing.T) {
 	t.Parallel()
 	first, second := testenv.RedisServer(t, "--requirepass", "swordfish-1"), testenv.RedisServer(t, "--requirepass", "swordfish-2")

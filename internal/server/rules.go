@@ -80,7 +80,7 @@ func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), 
 const maxProblems, maxWarnings, maxLoads = 100, 20, 10
 
 // load compiles new rules and puts them into use. If that fails or ctx ends, the old rules stay.
-// from describes the source of the new rules. Only one load may run at a time.
+// The parameter from describes the source of the new rules. Only one load may run at a time.
 func (r *rules) load(ctx context.Context, from api.Rules, compile func(descriptors.Options) (*descriptors.Tree, error)) error {
 	options := r.options
 	if r.tree.Load() != nil {
@@ -136,8 +136,8 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 	}
 	if from.Rules >= manyRules {
 		// After a collection the runtime returns memory in small steps. debug.FreeOSMemory would
-		// return it at once but block a processor for tens of milliseconds. The runtime learns only
-		// from the second collection how much it may keep.
+		// return it immediately but block a processor for tens of milliseconds. The runtime learns
+		// only from the second collection how much it may keep.
 		time.AfterFunc(0, runtime.GC)
 		time.AfterFunc(15*time.Second, runtime.GC)
 	}

@@ -14,7 +14,7 @@ import (
 
 // secrets are the settings with their current secrets, and the operators' token.
 type secrets struct {
-	settings settings.Settings // with the secrets as they were at the start
+	settings settings.Settings // with the secrets that were read at the start
 	list     []secret
 	access   *api.Access
 	tls      []connection
@@ -51,7 +51,7 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 			options.Every = 5 * time.Minute // credentials from commands are valid for at least 15 minutes
 			options.RenewEvery = 5 * time.Second
 		}
-		text, err := follow.Open(o.Hurry, options) // a command may take long
+		text, err := follow.Open(o.Hurry, options) // a command may take a long time
 		errs, names = append(errs, err), append(names, source.Variable)
 		s.list = append(s.list, secret{source, text})
 	}

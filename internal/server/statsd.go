@@ -75,16 +75,16 @@ func statsdSource(l *telemetry.Usage, serviceMetrics prometheus.Gatherer) iter.S
 	}
 }
 
-// statsdNames are envoyproxy/ratelimit's names of the service metrics that have a label. The label's
-// value replaces LABEL.
+// statsdNames are envoyproxy/ratelimit's names for the service metrics that have a label. The
+// label's value replaces LABEL.
 var statsdNames = map[string]string{
 	"ratelimit_service_total_requests":          "ratelimit_server.LABEL.total_requests",
 	"ratelimit_service_response_time_seconds":   "ratelimit_server.LABEL.response_time",
 	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.LABEL",
 }
 
-// statsdSums returns the value of a counter. For a histogram of seconds it returns one timing for
-// each bucket, with the bucket's upper bound as its duration.
+// statsdSums returns the value of a counter or, for a histogram of seconds, one timing for each
+// bucket, with the bucket's upper bound as its duration.
 func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 	name := []byte("ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_"))
 	if known, ok := statsdNames[family]; ok {

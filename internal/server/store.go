@@ -33,8 +33,8 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
 }
 
-// openStore opens the store that the settings name, without waiting for Redis. It calls found with true
-// when the store can decide. After that, see findRedis.
+// openStore opens the store that the settings name, without waiting for Redis. If counters are in
+// memory, it calls found with true; otherwise, findRedis calls found.
 func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (*store, error) {
 	st := &store{registry: prometheus.NewRegistry(), maxCounters: maxCounters()}
 	o.Registry.MustRegister(st.registry)
