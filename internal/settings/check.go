@@ -46,8 +46,8 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	return s.Invalid
 }
 
-// complete sets an empty DebugHost to the loopback address if there is no token for operators, else to
-// all addresses. If Proto is tcp6, it replaces these IPv4 addresses by their IPv6 equivalents.
+// complete sets an empty DebugHost to 127.0.0.1 if operators have no token, or to 0.0.0.0 if they have
+// one. If Proto is tcp6, it replaces these two addresses in all hosts with their IPv6 equivalents.
 func (l *Listen) complete() {
 	if l.DebugHost == "" {
 		l.DebugHost = "127.0.0.1"
@@ -181,7 +181,7 @@ type Warning struct {
 
 const bothRedis = "the settings REDIS_TLS_... apply to both Redis servers"
 
-// ignored is a variable without effect. Any value except the value of silent causes a warning.
+// ignored is a variable that has no effect. Any value other than silent causes a warning.
 type ignored struct{ variable, silent, instead string }
 
 var ignoredVariables = []ignored{

@@ -18,9 +18,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// counterpart describes variables of envoyproxy/ratelimit that Weir treats alike. A variable
-// that is a setting needs proof, and needs differs if it behaves differently. Any other variable needs
-// instead, with or a warning.
+// counterpart describes variables of envoyproxy/ratelimit that Weir treats alike. If a variable is
+// a setting, the field proof must be set, and also differs if it behaves differently. Otherwise,
+// the field instead or with must be set, or the variable must cause a warning.
 type counterpart struct {
 	names    string // the variables, each with = and its default there, if it has one
 	with     string // the variable that decides whether they have an effect

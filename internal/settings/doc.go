@@ -2,10 +2,10 @@
 // range and help. A kong parser fills the structs from flags and environment variables,
 // and checks them.
 //
-// A flag takes precedence over its variable, and a variable over the default. An empty
-// variable counts as unset. Settings that envoyproxy/ratelimit has keep their names and defaults. A value is a
-// setting only if users have a reason to choose it; other values are constants in the code. The
-// package starts nothing; package follow below it reads the files of secrets and TLS.
+// A flag takes precedence over its variable, and a variable over the default. An empty variable counts
+// as unset. Settings that envoyproxy/ratelimit also has keep the names and defaults that they have
+// there. A value is a setting only if users have a reason to choose it; other values are constants in
+// the code. The package starts nothing; package follow below it reads the files of secrets and TLS.
 //
 // Read settings.go first.
 //

@@ -44,7 +44,7 @@ type RedisLocation struct {
 	Type    Word   `env:"TYPE" default:"single" help:"single, sentinel or cluster." words:"single,sentinel,cluster"`
 }
 
-// Named reports whether a URL is set, or the file that contains the URL.
+// Named reports whether the URL, or a file that contains it, is set.
 func (p RedisLocation) Named() bool { return p.URL != "" || p.URLFile != "" }
 
 // Clustered reports whether the Redis is a cluster, so that keys need hash tags.

@@ -9,7 +9,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// place is a Redis as its settings have it.
+// place has the settings that locate a Redis.
 type place struct {
 	kind               Word
 	url                Secret

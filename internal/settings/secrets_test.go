@@ -9,7 +9,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// secretsEverywhere are the variables with which all secrets are in use, without the secrets.
+// secretsEverywhere are the variables that put all secrets in use, without the secrets themselves.
 var secretsEverywhere = map[string]string{
 	"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "CONFIG_TYPE": "GRPC_XDS_SOTW",
 	"TRACING_ENABLED": "true", "DECISION_LOG": "all", "DECISION_LOG_TO": "otlp", "EVENTS_URL": "http://a",

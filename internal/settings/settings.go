@@ -65,7 +65,7 @@ type TLS struct {
 	ClientSAN string `with:"GRPC_SERVER_USE_TLS" needs:"GRPC_CLIENT_TLS_CACERT" name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Required name in clients' certificates: DNS name, IP address, URI or email."`
 }
 
-// Rules has the location of the rules and how they are loaded.
+// Rules configures where the rules are and how they are loaded.
 type Rules struct {
 	RulesPath
 	Reading

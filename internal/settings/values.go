@@ -58,8 +58,8 @@ func makeTolerant(k *kong.Kong) error {
 	return nil
 }
 
-// Decode implements kong.Mapper. The parser decodes flags first, and variables directly into
-// the field. A flag takes precedence over the variable.
+// Decode implements kong.Mapper. The parser decodes flags first, into temporary values, and then
+// variables, directly into the field. A flag takes precedence over the variable.
 func (t *tolerant) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	isFlag := target.Addr().Pointer() != ctx.Value.Target.Addr().Pointer()
 	if err := t.Mapper.Decode(ctx, target); isFlag || !ctx.Value.Set {
@@ -68,8 +68,8 @@ func (t *tolerant) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// decodeDuration parses a duration as time.ParseDuration does, and days before the other units,
-// such as 1d or 1d12h.
+// decodeDuration parses a duration like time.ParseDuration, but also accepts days before the other
+// units, as in 1d or 1d12h.
 func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")
 	if err != nil {

@@ -30,7 +30,7 @@ type Options struct {
 	// Check returns an error if a changed text is invalid. Its errors must not quote the text. If
 	// Check is nil, every text is valid.
 	Check func(string) error
-	// Logger receives one record of each change and each problem.
+	// Logger receives one record for each change and each problem.
 	Logger *slog.Logger
 }
 

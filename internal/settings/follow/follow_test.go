@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// running runs a function until stop, which waits until it has returned.
+// running runs a function until stop is called. stop waits until the function has returned.
 func running(run func(context.Context)) (stop func()) {
 	ctx, end := context.WithCancel(context.Background())
 	var group sync.WaitGroup

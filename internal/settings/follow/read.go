@@ -22,8 +22,8 @@ const (
 	maxSecret = 64 << 10
 )
 
-// read reads a regular file, or the target of a link, of at most maxSize bytes. Other files are
-// errors, because reading from a pipe may never end.
+// read reads a regular file, or the target of a link, of at most maxSize bytes. It fails for other
+// kinds of files, because reading from a pipe may never end.
 func read(path string, maxSize int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 type TLSOptions struct {
 	// Server selects the server side.
 	Server bool
-	// CertFile has the certificate for the peer, followed by intermediate certificates. KeyFile has
-	// the certificate's key. A server needs both.
+	// CertFile has the certificate to present to the peer, followed by intermediate certificates.
+	// KeyFile has the certificate's key. A server needs both.
 	CertFile, KeyFile string
 	// CAFile has the certificates of the authorities that must have signed the peer's certificate.
 	// Without it, a server requests no certificate, and a client trusts the system's authorities.
@@ -43,7 +43,7 @@ type TLSOptions struct {
 	Refused func(reason string)
 }
 
-// tlsEvery is the interval of readings. Tests shorten it.
+// tlsEvery is the interval between readings. Tests shorten it.
 var tlsEvery = 5 * time.Second
 
 // TLS is one side of TLS connections. Run reads its files again at an interval: their contents are a
