@@ -11,7 +11,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// bucket is a limit for one bucket ID as it is counted, and the members on this server that share the limit.
+// bucket is a limit for all bucket IDs counted under one key, and the members on this server that share it.
 type bucket struct {
 	key     string
 	rule    *descriptors.Rule
@@ -38,12 +38,12 @@ type member struct {
 	tree  *descriptors.Tree // the rules in which bucket was found
 
 	joined, reported time.Time
-	usage, admitted  float64 // requests per second of the last report
+	usage, admitted  float64 // requests per second in the last report
 	before, now      uint64  // demands of the last two reports, in tokens
 
 	assigned uint64
 	expires  time.Time
-	charges  []charge // a smaller charge ends later; the largest one counts, see held
+	charges  []charge // from the largest, which held returns, to the smallest, which ends last
 }
 
 // charge is a number of tokens that an Envoy may use until a time.
@@ -68,7 +68,7 @@ func (m *member) note(now time.Time, u *usage) {
 	m.admitted = float64(min(u.allowed, maxRequests)) / seconds
 	m.usage = m.admitted + float64(min(u.denied, maxRequests))/seconds
 	m.before, m.now, m.reported = m.now, 0, now
-	if m.usage > 0 { // a twentieth more, because requests do not come evenly
+	if m.usage > 0 { // 5 % more, because requests do not arrive evenly
 		m.now = rounded(uint64(min(1.05*m.usage/m.rate(1), float64(m.limit.Size()))) + 1)
 	}
 }
@@ -76,7 +76,7 @@ func (m *member) note(now time.Time, u *usage) {
 // demand returns the tokens that the member asks for. One report without requests does not change it.
 func (m *member) demand() uint64 { return min(cmp.Or(m.now, m.before), m.limit.Size()) }
 
-// held returns the tokens that the Envoy may use by its shares that have not expired.
+// held returns the tokens that the Envoy may still use: its largest charge that has not ended.
 func (m *member) held(now time.Time) (tokens uint64) {
 	for _, c := range m.charges {
 		if c.until.After(now) {
@@ -114,8 +114,8 @@ func (m *member) giveUp(now time.Time) {
 	}
 }
 
-// refresh divides the share again by the demands of the members, and returns these demands. It removes
-// members that remain only for charges that have expired.
+// refresh divides the share again according to the demands of the members, and returns these
+// demands. It removes members that remain only for charges that have expired.
 func (b *bucket) refresh(now time.Time) demands {
 	here := demands{}
 	b.charged, b.plus = 0, 0
@@ -138,7 +138,7 @@ func (b *bucket) refresh(now time.Time) demands {
 	return here
 }
 
-// ask returns the request to the store for the share of this server, which lasts for life.
+// ask returns the request to the store for a share for this server that lasts for the duration life.
 func (b *bucket) ask(now time.Time, life time.Duration) limiter.ShareAsk {
 	here := b.refresh(now)
 	all := maps.Clone(here)

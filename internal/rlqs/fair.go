@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// demands has the number of Envoys by the tokens that each of them asks for. Servers exchange demands as JSON.
+// demands maps a number of tokens to the number of Envoys that ask for it. Servers exchange demands as JSON.
 type demands map[uint64]uint64
 
 // rounded rounds a demand up to 6 significant bits, so that there are few different demands.
@@ -25,7 +25,7 @@ type cut struct {
 }
 
 // fair divides size tokens among the demands d. If all demands are met, the remaining tokens are
-// divided evenly among the Envoys in d and as many other Envoys as the argument absent says.
+// divided evenly among the Envoys in d and further Envoys, whose number is the parameter absent.
 func fair(size uint64, d demands, absent uint64) cut {
 	left, envoys := size, uint64(0)
 	for _, n := range d {
@@ -42,7 +42,8 @@ func fair(size uint64, d demands, absent uint64) cut {
 	return cut{level: math.MaxUint64, bonus: left / max(all, 1)}
 }
 
-// share returns the tokens for a demand. With plus, a demand above level gets one token more unless over is 0.
+// share returns the tokens for a demand. If plus is true, a demand above level gets one more unless
+// over is 0.
 func (c cut) share(tokens uint64, plus bool) uint64 {
 	switch {
 	case tokens <= c.level:

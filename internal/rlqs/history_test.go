@@ -29,7 +29,7 @@ type world struct {
 	random   *rand.Rand
 	now      time.Time
 	tree     *descriptors.Tree
-	redis    *miniredis.Miniredis // nil: one server, in memory
+	redis    *miniredis.Miniredis // nil means one server, in memory
 	servers  []*Pool
 	envoys   []*envoy
 	mail     []letter // answers on their way
@@ -41,7 +41,7 @@ type world struct {
 	admitted float64
 	rate     float64 // of the limit
 	uncapped float64 // admitted by failure mode allow
-	times    float64 // bound in limits: around an outage, failure mode local assigns the limit again
+	times    float64 // number of limits that bound allows, because failure mode local assigns the limit again in an outage
 	down     bool    // Redis fails
 	failed   time.Time
 }
@@ -53,8 +53,8 @@ type letter struct {
 	action *quotav3.RateLimitQuotaResponse_BucketAction
 }
 
-// envoy is the filter of Envoy 1.40: a changed bucket keeps its fill ratio, a new one is full, lives
-// count from the receipt of an answer, and nothing passes without a share.
+// envoy is the filter of Envoy 1.40: a changed bucket keeps its fill ratio, a new one is full,
+// lifetimes begin when an answer arrives, and nothing passes without a share.
 type envoy struct {
 	id              string
 	server          int
@@ -193,7 +193,7 @@ func (w *world) serve(e *envoy, by time.Duration) {
 	if asked == 0 {
 		return
 	}
-	if !e.known { // the first request makes the bucket, and is reported at once
+	if !e.known { // the first request makes the bucket, and is reported immediately
 		e.known, e.denied = true, e.denied+1
 		asked--
 		w.report(e)
@@ -244,8 +244,8 @@ func (w *world) bound() float64 {
 	return w.times*(float64(w.limit().Size())+w.rate*w.delay.Seconds()) + 1e-6
 }
 
-// TestDifferentialHistories lets Envoys come and go, report late, twice or never, and servers and
-// Redis die, with each failure mode. In the end all shares must be home. WEIR_DIFFERENTIAL is the number of reports.
+// TestDifferentialHistories lets Envoys come and go, report late, twice or never, and servers and Redis die,
+// with each failure mode. In the end, no Envoy may hold a share. WEIR_DIFFERENTIAL is the number of reports.
 func TestDifferentialHistories(t *testing.T) {
 	reports := testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_DIFFERENTIAL"), "4500")))(t)
 	done, admitted, uncapped := 0, 0.0, 0.0
@@ -287,7 +287,7 @@ func (w *world) redisWorks() {
 	}
 }
 
-// disturb reports what is due, and lets something happen.
+// disturb sends the reports that are due, and may cause a random event.
 func (w *world) disturb() {
 	for _, e := range w.envoys {
 		if e.known && !w.now.Before(e.next) {
@@ -336,7 +336,7 @@ func (w *world) disturb() {
 	}
 }
 
-// wantHome checks that nobody holds a share.
+// wantHome checks that no Envoy holds a share.
 func (w *world) wantHome() {
 	w.t.Helper()
 	for i, s := range w.servers {

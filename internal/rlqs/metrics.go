@@ -30,7 +30,8 @@ type Rates struct {
 	Use    float64 `json:"use"`  // requests that the Envoy admitted
 }
 
-// Shares returns shares of Envoys on this server, the largest demand first. most is their maximum number.
+// Shares returns shares of Envoys on this server, largest demand first. The parameter most limits
+// their number.
 func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +46,7 @@ func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 	}
 	for _, m := range members {
 		var u usage
-		_ = u.set(1, m.id, 0) // cannot fail: the ID was read from a report
+		_ = u.set(1, m.id, 0) // cannot fail, because the ID was read from a report
 		domain, _ := m.rule.Entries()
 		_, entries := m.tree.MatchBucket(domain, u.entries)
 		list = append(list, Share{

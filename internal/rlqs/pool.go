@@ -21,7 +21,7 @@ type Options struct {
 	Rules   func() *descriptors.Tree // the current rules, or nil if none are loaded
 	Keys    limiter.Keys
 	Life    time.Duration      // lifetime of a share that is not renewed
-	Store   limiter.ShareStore // divides limits among servers, or nil if this server has each limit alone
+	Store   limiter.ShareStore // divides limits among servers, or nil if this server has the whole of each limit
 	Failure limiter.FailureMode
 	Servers func() int // number of servers that share Store; called only if Store fails
 	Logger  *slog.Logger
@@ -32,16 +32,16 @@ const (
 	sweepEvery  = time.Second
 	answerDelay = time.Second // maximum time until Envoy has read an answer
 
-	maxRequests = 1 << 50  // in a report; a larger number must be wrong
+	maxRequests = 1 << 50  // maximum number in a report; a larger number must be wrong
 	maxBuckets  = 1000     // maximum number of a stream's members
 	fairBuckets = 100      // the same while more than half of maxBytes is used, so that a few streams cannot use all of it
-	maxBytes    = 96 << 20 // size of all members
+	maxBytes    = 96 << 20 // maximum bytes of all members
 	memberSize  = 512      // approximate bytes of a member without its ID
 	maxID       = 1 << 10  // maximum bytes of a bucket ID
 	maxAnswer   = 1 << 20  // bytes of an answer after which it gets no more actions for bucket IDs without a rule
 )
 
-// Pool divides the shares of this server among Envoys. Callers pass the time to its methods.
+// Pool divides the shares of this server among Envoys. Its methods take the current time.
 type Pool struct {
 	opts Options
 	name string // of this server in the store
@@ -69,7 +69,7 @@ func NewPool(now time.Time, opts Options) *Pool {
 	}
 }
 
-// Envoy is the stream of an Envoy to this server.
+// Envoy is the stream from an Envoy to this server.
 type Envoy struct {
 	name    string // address of the Envoy
 	members map[string]*member
@@ -121,9 +121,9 @@ func (p *Pool) Report(now time.Time, e *Envoy, r *report) {
 	}
 }
 
-// member returns the member of an Envoy for the bucket ID of u by the rules of tree, or adds a member.
-// If the ID leads to no rule with quota_service, member lets the Envoy admit everything, and returns
-// nil. It also returns nil if the Envoy or the pool has too many members.
+// member returns the Envoy's member for the bucket ID of u by the rules of tree, and adds it if it
+// is missing. If the ID leads to no rule with quota_service, member lets the Envoy admit
+// everything, and returns nil. It also returns nil if the Envoy or the pool has too many members.
 func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain string, u *usage) *member {
 	id := string(limiter.Keys{}.Append(nil, "", u.entries, nil))
 	m := e.members[id]
@@ -149,7 +149,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 			e.next.blanket(u.id, allowAll, p.opts.Life)
 		}
 		return nil
-	case m != nil: // known by earlier rules
+	case m != nil: // known from earlier rules
 	case len(e.members) == maxBuckets, p.bytes+len(id)+memberSize > maxBytes, p.bytes > maxBytes/2 && len(e.members) >= fairBuckets:
 		p.refuse(e, domain)
 		return nil
@@ -185,7 +185,7 @@ func (p *Pool) leave(m *member) {
 }
 
 // Round divides the buckets that Envoys have reported, with the store if there is one, and answers
-// these reports. Only one call may run at a time. now returns the time.
+// these reports. Only one call may run at a time. The function now returns the time.
 func (p *Pool) Round(ctx context.Context, now func() time.Time) {
 	p.mu.Lock()
 	asked := now()
@@ -226,8 +226,8 @@ func (p *Pool) Round(ctx context.Context, now func() time.Time) {
 	}
 }
 
-// divide asks the store. Without a store, this server gets the tokens that it wants, but none until the
-// shares of an earlier server have expired.
+// divide asks the store. Without a store, this server gets the tokens that it wants, but none until
+// shares from before its start have expired.
 func (p *Pool) divide(ctx context.Context, now time.Time, asks []limiter.ShareAsk) {
 	if p.opts.Store != nil {
 		p.opts.Store.Share(ctx, p.name, asks)
@@ -240,7 +240,7 @@ func (p *Pool) divide(ctx context.Context, now time.Time, asks []limiter.ShareAs
 	}
 }
 
-// granted notes the store's answer to an ask for b, which was sent at the time asked.
+// granted records the store's answer for b, which was requested at the time asked.
 func (p *Pool) granted(b *bucket, a *limiter.ShareAsk, asked time.Time) {
 	switch {
 	case a.Err == nil:
@@ -258,10 +258,10 @@ func (p *Pool) failure(b *bucket) limiter.FailureMode {
 	return cmp.Or(b.limit.FailureMode, p.opts.Failure)
 }
 
-// answer answers m with its next share or, if the store fails for too long, by the failure mode.
+// answer answers m with its next share or, if the store has failed for too long, by the failure mode.
 func (p *Pool) answer(m *member, now time.Time) {
 	failure, lasts := limiter.FailureByDefault, min(p.opts.Life, m.until.Sub(now))
-	if lasts < time.Second { // the store fails for longer than a share lives
+	if lasts < time.Second { // the store has failed for longer than a share lasts
 		failure, lasts = p.failure(m.bucket), p.opts.Life
 	}
 	a := &m.envoy.next
@@ -300,9 +300,9 @@ func (m *member) renew(now time.Time, lasts, life time.Duration, a *answer) {
 	}
 }
 
-// sweep removes members that have not reported for the life of a share, and empty buckets. A bucket is
-// divided again if a member lacks tokens, or if the share differs from the tokens that this server wants:
-// another server may wait for more tokens, or this server does.
+// sweep removes members that have not reported for the life of a share, and empty buckets. A bucket
+// is divided again if a member lacks tokens, or if the share differs from the tokens that this
+// server wants, because this server or another may wait for more tokens.
 func (p *Pool) sweep(now time.Time) {
 	for e := range p.envoys {
 		for _, m := range e.members {

@@ -65,7 +65,7 @@ func TestSharesFollowDemand(t *testing.T) {
 	w.wantHome()
 }
 
-// Without Redis, shares live to their end. Then the failure mode decides.
+// Without Redis, shares last until they expire. Then the failure mode decides.
 func TestFailureModes(t *testing.T) {
 	for mode, want := range map[limiter.FailureMode]string{
 		limiter.FailureError: "expired", limiter.FailureDeny: "denies", limiter.FailureAllow: "allows", limiter.FailureLocal: "50",
@@ -92,8 +92,8 @@ func TestFailureModes(t *testing.T) {
 	}
 }
 
-// An Envoy that never reads, one that reports too many buckets, and one that lies take nothing from
-// another beyond a fair share. A bucket ID may have any bytes, and one without a rule is admitted.
+// An Envoy that never reads, one that reports too many buckets, and one that lies take nothing from another
+// beyond a fair share. A bucket ID may contain any bytes. Requests for one without a rule are admitted.
 func TestHostileEnvoys(t *testing.T) {
 	w := newWorld(t, 1, 1, "unit: second, requests_per_unit: 100")
 	w.pass(life + 2*time.Second)
@@ -157,7 +157,7 @@ func TestHostileEnvoys(t *testing.T) {
 }
 
 // TestRedisReturns ends an outage in which servers assign shares without Redis. A server then asks for
-// no more than its Envoys hold, until such shares of others have expired.
+// no more than its Envoys hold, until the shares that other servers assigned in that way have expired.
 func TestRedisReturns(t *testing.T) {
 	w := newWorld(t, 1, 2, "unit: second, requests_per_unit: 100, failure_mode: local")
 	w.join(0, 180)
@@ -170,7 +170,7 @@ func TestRedisReturns(t *testing.T) {
 	w.pass(time.Minute)
 }
 
-// TestShares lists the shares by demand, with what is left of larger ones before.
+// TestShares lists the shares by demand, with the tokens still held from earlier, larger shares.
 func TestShares(t *testing.T) {
 	w := newWorld(t, 1, 1, "unit: second, requests_per_unit: 100")
 	first := w.join(0, 180)
@@ -193,7 +193,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestIdleEnvoyReturns gives an Envoy a share soon after it was idle for any time.
+// TestIdleEnvoyReturns checks that an Envoy soon gets a share again, however long it was idle.
 func TestIdleEnvoyReturns(t *testing.T) {
 	for idle := 4 * time.Second; idle < 24*time.Second; idle += time.Second {
 		w := newWorld(t, uint64(idle), 1, "unit: second, requests_per_unit: 100")

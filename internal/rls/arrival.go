@@ -23,9 +23,9 @@ func NewArrivals(most int) *Arrivals {
 	return a
 }
 
-// Begin adds a call with the context ctx, and returns the context for waiting for its message.
-// If there are too many calls, the oldest is ended, because messages of well-behaved clients
-// arrive at once.
+// Begin adds a call with the context ctx, and returns the context for waiting for its message. If
+// there are too many calls, the oldest is ended, because messages of well-behaved clients arrive
+// immediately.
 func (a *Arrivals) Begin(ctx context.Context) context.Context {
 	c := &arriving{Context: ctx, ended: make(chan struct{}), arrivals: a}
 	a.mu.Lock()
@@ -82,7 +82,7 @@ func Arrived(ctx context.Context) context.Context {
 	return (*arrived)(c)
 }
 
-// ArrivedStream is Arrived for a stream. In addition, a waiting send returns when the stream ends.
+// ArrivedStream is like Arrived, for a stream. In addition, a blocked send returns when the stream ends.
 func ArrivedStream(ctx context.Context) context.Context {
 	ctx = Arrived(ctx)
 	if c, ok := ctx.(*arrived); ok {

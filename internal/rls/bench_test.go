@@ -79,8 +79,8 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	}
 }
 
-// A request with as many descriptors as settings can allow takes time in proportion to them,
-// whether it is admitted or denied.
+// A request with as many descriptors as settings can allow takes time in proportion to their
+// number, whether it is admitted or denied.
 func TestManyDescriptorsInTime(t *testing.T) {
 	for _, rules := range []string{hotRules, "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 0}}]}"} {
 		for _, users := range []int{1, 10_000} {

@@ -24,7 +24,7 @@ var errMalformed = errors.New("the message is malformed")
 // decode parses the RateLimitRequest in c.wire into c.request, which must be empty. The strings
 // share the bytes of c.wire, which must not change afterwards. As protobuf requires, the last of
 // several values of a field applies, messages are merged, and unknown fields are skipped, as are
-// known fields of another wire type. Strings may contain any bytes. decode fails if the message
+// known fields of the wrong wire type. Strings may contain any bytes. decode fails if the message
 // is malformed or, with a plan.TooLargeError, if the request is too large.
 func (c *call) decode(maxDescriptors int) error {
 	if c.size > maxBytes {
@@ -98,7 +98,7 @@ func decodeEntry(wire []byte) (e limiter.Entry, err error) {
 	return e, f.err
 }
 
-// mergeOverride parses a RateLimitOverride into o. Fields of o that are not in the message stay.
+// mergeOverride parses a RateLimitOverride into o. Fields of o that are not in the message stay unchanged.
 func mergeOverride(wire []byte, o *plan.Override) error {
 	f := fields{rest: wire}
 	for f.next() {
@@ -127,7 +127,7 @@ var wireUnits = [...]limiter.Unit{
 	1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year, limiter.Week,
 }
 
-// mergeWrapper parses a UInt32Value or UInt64Value into v. If the message has no value, v stays.
+// mergeWrapper parses a UInt32Value or UInt64Value into v. If the message has no value, *v stays unchanged.
 func mergeWrapper(wire []byte, v *uint64) error {
 	f := fields{rest: wire}
 	for f.next() {

@@ -47,8 +47,7 @@ func spell(r *plan.Request) string {
 	return fmt.Sprintf("%q %d %+v", r.Domain, r.HitsAddend, r.Descriptors)
 }
 
-// message is an encoded message. It can be built field by field, also in ways in which no
-// encoder would do it.
+// message is an encoded message. It can be built field by field, also in ways that no encoder would use.
 type message []byte
 
 func (m message) bytes(num protowire.Number, b []byte) message {

@@ -4,9 +4,9 @@
 // It turns bytes into bytes. Start with service.go, then read the files in the order of a
 // request:
 //
-//	codec.go    bytes from gRPC -> a call, whose memory is used again
+//	codec.go    bytes from gRPC -> a call, whose memory is reused
 //	decode.go   bytes -> plan.Request
-//	service.go  has the request decided and observed
+//	service.go  plan.Request -> plan.Result, by a plan.Decider
 //	encode.go   plan.Result -> bytes of the response
 //	metadata.go the dynamic metadata of a response
 //	json.go     the same for POST /json

@@ -77,8 +77,8 @@ func tightest(statuses []plan.Status) *plan.Status {
 	return least
 }
 
-// appendStatus appends s as a DescriptorStatus. It replaces numbers that do not fit in 32 bits
-// by the largest number that does. Only headers show such numbers in full.
+// appendStatus appends s as a DescriptorStatus. It replaces numbers that do not fit in 32 bits with
+// the largest number that does. Only headers show such numbers in full.
 func appendStatus(b []byte, s *plan.Status) []byte {
 	b = appendUint(b, 1, codeOf(s.OverLimit))
 	if l := s.Limit; l != nil {

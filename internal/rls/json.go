@@ -22,13 +22,12 @@ import (
 
 // JSONHandler serves POST /json for clients without gRPC. The body of the request is a
 // RateLimitRequest in protobuf JSON, and the body of the response is a RateLimitResponse. The
-// status is 200, or 429 if the request is denied. Unless waiting is useless, a response to a
-// denied request has the headers Retry-After, in full seconds, and Retry-After-Ms, in
-// milliseconds for clients of OpenAI. They are headers because strict clients of protobuf JSON
-// refuse unknown members.
+// status is 200, or 429 if the request is denied. Unless waiting is useless, a response to a denied
+// request has the headers Retry-After, in whole seconds, and Retry-After-Ms, in milliseconds, for
+// OpenAI clients. They are headers because strict clients of protobuf JSON refuse unknown members.
 //
-// A request without a decision gets a sentence in plain text. The status is 400 if the request
-// is invalid, 405 if the method is not POST, 413 if the body is too large, and 503 with
+// The response to a request that was not decided is a sentence in plain text. The status is 400 if
+// the request is invalid, 405 if the method is not POST, 413 if the body is too large, and 503 with
 // Retry-After if the store failed, no rules are loaded or too many requests are in flight.
 func (s *Service) JSONHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,9 +94,9 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 	return http.StatusTooManyRequests, body, nil
 }
 
-// SmallJSON is the maximum size in bytes of a small body of POST /json. Larger bodies are decoded one
-// at a time, because empty objects make decoded bodies a hundred times as large: 120 MB for the
-// longest.
+// SmallJSON is the maximum size in bytes of a small body of POST /json. Larger bodies are decoded
+// one at a time, because a body with many empty objects takes a hundred times its size when
+// decoded: 120 MB for the longest body.
 const SmallJSON = 16 << 10
 
 var largeJSON sync.Mutex

@@ -117,7 +117,7 @@ func wantStruct(t *testing.T, got *structpb.Struct, want string) {
 	}
 }
 
-// A reservation gets a token, without DynamicMetadata, too. The token settles it once.
+// A reservation gets a token even without DynamicMetadata. The token settles it once.
 func TestTokenOfReservation(t *testing.T) {
 	o := options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100, settle: reservation}}, {key: path, rate_limit: {unit: day, requests_per_unit: 9}}]}")
 	s, token := o.service(), ""
