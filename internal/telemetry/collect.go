@@ -9,8 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// merged adds up adjacent rows for whose series cut returns the same value. It yields the labels of this
-// value with the sums, in the order of rows, and skips sums without hits.
+// merged adds up adjacent rows whose series cut maps to the same series. It yields the labels of
+// that series with the sums, in the order of rows, and skips series without hits.
 func merged(rows []row, cut func(limiter.Series) limiter.Series) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
 		for i := 0; i < len(rows); {
@@ -33,9 +33,9 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. There may be very many series. So the series of a
-// limit share their labels, which prometheus.NewConstMetric would copy, and they are sent in
-// the order of Prometheus, which then sorts them quickly.
+// Collect implements prometheus.Collector. There may be very many series. So the series of a limit
+// share their labels, which prometheus.NewConstMetric would copy, and they are sent in Prometheus's
+// order, so that it sorts them quickly.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(true)
 	for l, sums := range merged(rows, limiter.Series.Keys) {

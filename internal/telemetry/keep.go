@@ -12,7 +12,7 @@ import (
 
 const (
 	// keepEvery is the interval between two checks of all series. A series that has not grown for
-	// keepChecks checks is idle, so that every reader of metrics has seen its last sums.
+	// keepChecks checks is idle: by then, every reader of metrics has seen its last sums.
 	keepEvery, keepChecks = time.Minute, 10
 	// heldFor is the number of map entries after which the function each releases the lock for a
 	// moment.
@@ -73,9 +73,9 @@ func (u *Usage) mark(limits iter.Seq[*limiter.Limit]) {
 // remove replaces u.all by a map without the series in gone. Deleting these series from u.all would not
 // free the memory of the map.
 //
-// Several limits may share a series of envoyproxy/ratelimit's metrics, whose sum must not fall,
-// because that would look like a restart. So if a limit stays in the shared series, remove adds the
-// removed sums to u.rest: by all levels for statsd, or by the first two, which are Prometheus's labels.
+// Several limits may share a series of envoyproxy/ratelimit's metrics, whose sum must not fall, because that
+// would look like a restart. So remove adds the removed sums to u.rest under the levels that they share with
+// a limit that stays: all levels, for statsd, or only the first two, which are Prometheus's labels.
 func (u *Usage) remove(gone map[limiter.Series]*counters) {
 	next, rest := make(map[limiter.Series]*counters), make(map[limiter.Series]*counters)
 	stays := make(map[limiter.Series]bool) // labels of the series that stay

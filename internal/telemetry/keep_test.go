@@ -31,8 +31,8 @@ func (u *Usage) keep(looks int, limits ...*limiter.Limit) {
 	synctest.Wait()
 }
 
-// wantSeries checks the total of each series by domain and first key, and that own limits have
-// series in weir_limit_hits_total.
+// wantSeries checks the total of each series by domain and first key, and that the given number of
+// limits have their own series in weir_limit_hits_total.
 func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want string) {
 	t.Helper()
 	got := ""

@@ -94,7 +94,8 @@ func (c *counters) idle() bool {
 	return c.checks == keepChecks
 }
 
-// Count counts the hits of a decided request, but no peeks, and refunds only of unknown reservations.
+// Count counts the hits of a decided request. It ignores peeks and refunds, but counts refunds of
+// unknown reservations.
 func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 	for i := range hits {
 		switch h := &hits[i]; {
@@ -114,8 +115,8 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 			series = detail
 		}
 	}
-	// With 32-bit floats, as in envoyproxy/ratelimit, 0.29 times 100 rounds to 29, with 64-bit floats
-	// to 28.
+	// With 32-bit floats, as in envoyproxy/ratelimit, 0.29 times 100 is truncated to 29. With
+	// 64-bit floats, it would be 28.
 	exceeding, near, within := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
 	series.add(OverLimit, exceeding)

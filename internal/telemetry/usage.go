@@ -23,7 +23,7 @@ type Usage struct {
 	nearRatio float32
 	logger    *slog.Logger
 
-	mu       sync.RWMutex                 // guards all, next, rest and detailed; for loops, see each
+	mu       sync.RWMutex                 // guards all, next, rest and detailed; to iterate, use each
 	all      map[limiter.Series]*counters // counters of limits and of values of requests
 	next     map[limiter.Series]*counters // if not nil, the map that soon replaces all; new series are added to both maps
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced when all is replaced
@@ -44,11 +44,11 @@ type detail struct{ domain, labels string }
 type detailSeries struct {
 	*counters
 	series limiter.Series // key in Usage.all
-	rule   limiter.Series // rule of the limit that made it
+	rule   limiter.Series // rule of the limit for which it was added
 }
 
-// New returns a Usage, and registers its metrics. Units above the fraction nearRatio of a limit are
-// near the limit.
+// New returns a Usage, and registers its metrics. Units above the fraction nearRatio of a limit
+// count as near the limit.
 func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usage {
 	register := promauto.With(reg)
 	u := &Usage{

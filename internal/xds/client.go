@@ -65,8 +65,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// refusalsAtOnce is the number of refusals without delay: two for a response that comes twice,
-// and two for the next response. As many responses are accepted without delay.
+// refusalsAtOnce is the number of refusals without delay: two for a response that comes twice, and
+// two for the next response. The same number of responses is accepted without delay.
 const refusalsAtOnce = 4
 
 // loadInterval is the minimum interval between two accepted responses, after the first few.
@@ -97,7 +97,7 @@ type Client struct {
 	applied  bool          // Apply accepted a response
 
 	patience time.Duration
-	names    resolver.Builder     // finds the addresses of the control plane's name
+	names    resolver.Builder     // resolves the control plane's name
 	silent   map[string]time.Time // addresses that did not respond in their last stream, with the time when it ended
 
 	unreachable, ended *backoff.ExponentialBackOff
@@ -159,7 +159,7 @@ func (c *Client) Run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, errSilent) {
-			continue // it is no outage
+			continue // it is not an outage
 		}
 		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)
@@ -207,12 +207,11 @@ func (c *Client) setStatus(connected bool, err error) {
 }
 
 // probes let the system detect within a minute that the peer of an idle connection is gone, for
-// example after its machine failed. gRPC's default is probes at the interval of the system,
-// which is hours.
+// example after its machine failed. By default, gRPC uses the system's interval, which is hours.
 var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// keepAlive has credentials and also turns on probes. It wraps credentials because only credentials
-// receive every connection, even a connection through a proxy.
+// keepAlive adds probes to the connections of its credentials. It wraps credentials because only
+// they receive every connection, even a connection through a proxy.
 type keepAlive struct {
 	credentials.TransportCredentials
 }

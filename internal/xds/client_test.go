@@ -56,7 +56,7 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *
 	return client
 }
 
-// TestWaitsGrow has a control plane that is unreachable, or that ends every stream at once or
+// TestWaitsGrow has a control plane that is unreachable, or that ends every stream immediately or
 // after a response.
 func TestWaitsGrow(t *testing.T) {
 	for name, tt := range map[string]struct {

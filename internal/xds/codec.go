@@ -40,8 +40,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// count returns the number of messages in an encoded message of type d, or more than most as soon
-// as it exceeds most. Invalid bytes and too deep messages count as none, because decoding fails.
+// count returns the number of messages in an encoded message of type d, or more than most as soon as
+// it exceeds most. It ignores invalid bytes and messages nested too deeply, because decoding fails.
 func (c codec) count(d protoreflect.MessageDescriptor, data []byte, most, depth int) (n int) {
 	for len(data) > 0 && n <= most && depth < protowire.DefaultRecursionLimit {
 		number, kind, size := protowire.ConsumeField(data)

@@ -7,10 +7,10 @@
 // refuses the response with Apply's error, and the resources of the last accepted response stay
 // in use. Client.Status reports whether there is a stream.
 //
-// When a stream ends, the client opens another stream on a new connection, after a back-off. After 30 s
-// without a response, it opens another stream at once, if possible to another address of the control
-// plane's name, because only one replica of some control planes responds. All refusals after the first
-// few are delayed, because many control planes send a refused response again at once.
+// When a stream ends, the client opens another stream on a new connection, after a back-off. After 30
+// seconds without a response, it immediately opens another stream, if possible to another address of
+// the control plane's name, because only one replica of some control planes responds. All refusals
+// after the first few are delayed, because many control planes repeat a refused response immediately.
 //
 // The package knows nothing of rules: Apply decides whether resources are valid.
 //

@@ -85,8 +85,7 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 	return answers, judged
 }
 
-// TestRefusalsArePaced has a control plane that answers each refusal at once with another bad
-// response.
+// TestRefusalsArePaced has a control plane that immediately answers each refusal with another bad response.
 func TestRefusalsArePaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		next   func(i int) *discovery.DiscoveryResponse

@@ -150,7 +150,7 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 			}
 			continue
 		}
-		// go-control-plane repeats a refused response at once until a request has its version.
+		// go-control-plane repeats a refused response immediately until a request has its version.
 		// Only then does it wait for new resources.
 		refused, request.VersionInfo = now, accepted
 		if again {

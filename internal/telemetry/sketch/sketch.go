@@ -13,7 +13,7 @@ package sketch
 //
 // A Sketch is not safe for concurrent use.
 type Sketch[V any] struct {
-	// Counters has the counters of the known keys, in no order.
+	// Counters has the counters of the known keys, in no particular order.
 	Counters []Counter[V]
 	// Groups has the groups with counters.
 	Groups map[uint64]*Group

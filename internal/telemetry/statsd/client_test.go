@@ -89,7 +89,7 @@ func serveUDP(t *testing.T) *server {
 	return s
 }
 
-// serve calls one until it fails, which it does when the test ends.
+// serve calls the function one until it fails, as it does when the test ends.
 func (s *server) serve(t *testing.T, from io.Closer, one func() error) {
 	var serving sync.WaitGroup
 	serving.Go(func() {

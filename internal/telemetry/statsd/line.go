@@ -95,7 +95,7 @@ var (
 	notInTags  = strings.NewReplacer(",", "_", "|", "_")
 )
 
-// append appends a line for more events. If took is not 0, each event took that time.
+// append appends a line for an increase by the parameter more. If took is not 0, each event took that time.
 func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	dst = append(append(dst, l.name...), ':')
 	if took == 0 {
@@ -110,7 +110,7 @@ func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	return append(append(dst, l.tags...), '\n')
 }
 
-// rate returns the sample rate for n equal values, even for servers that truncate 1/rate.
+// rate returns the sample rate for n equal values. Even servers that truncate 1/rate get n from it.
 func rate(n uint64) float64 {
 	r := 1 / float64(n)
 	for 1/r < float64(n) {
