@@ -23,7 +23,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// world has servers and Envoys on a virtual clock. Its limit counts what all Envoys admit.
+// world has servers and Envoys on a virtual clock. It measures what all Envoys together admit of one limit.
 type world struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -318,7 +318,7 @@ func (w *world) disturb() {
 			w.servers[e.server].Remove(e.stream)
 			e.stream = nil
 		}
-	case n < 50 && len(w.envoys) > 0: // it dies
+	case n < 50 && len(w.envoys) > 0: // the Envoy dies
 		i := w.random.IntN(len(w.envoys))
 		if e := w.envoys[i]; e.stream != nil {
 			w.servers[e.server].Remove(e.stream)

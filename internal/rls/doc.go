@@ -9,7 +9,7 @@
 //	service.go  plan.Request -> plan.Result, by a plan.Decider
 //	encode.go   plan.Result -> bytes of the response
 //	metadata.go the dynamic metadata of a response
-//	json.go     the same for POST /json
+//	json.go     the handler of POST /json
 //	metrics.go  counters of requests
 //
 // The package parses and writes messages without generated code, because Envoy puts the raw

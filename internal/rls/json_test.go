@@ -19,10 +19,9 @@ func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Each request is sent to a new server, after requests that use up the limits of some keys.
-// Retry-After is the time until the request would be admitted. Quotas deny it only if all quotas
-// are exceeded. The body has only members that envoyproxy/ratelimit sends, because clients may
-// be strict.
+// Each request is sent to a new server, after requests that use up the limits of some keys. Retry-After
+// is the time until the request would be admitted. Quotas deny a request only if all of them are
+// exceeded. The body has only members that envoyproxy/ratelimit sends, because clients may be strict.
 func TestJSONDecisions(t *testing.T) {
 	const rules = `
 domain: api

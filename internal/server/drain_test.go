@@ -25,7 +25,7 @@ import (
 const heldPatience = time.Minute
 
 // heldRedis starts a Redis that decides nothing until release is closed, and returns the flags of a
-// server that waits for it. asked receives when Redis gets the first request.
+// server that waits for it. asked receives a value when Redis gets the first request.
 func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release chan struct{}) {
 	t.Helper()
 	redis := miniredis.RunT(t)

@@ -213,7 +213,7 @@ func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...st
 	})
 }
 
-// wantHealth waits until all health checks report healthy, and /healthcheck the reason.
+// wantHealth waits until all health checks report the value of healthy, and /healthcheck also the reason.
 func (f *fixture) wantHealth(healthy bool, reason string) {
 	f.t.Helper()
 	code, serving := http.StatusInternalServerError, grpc_health_v1.HealthCheckResponse_NOT_SERVING

@@ -98,7 +98,7 @@ func (b requestBody) Read(p []byte) (int, error) {
 const smallBody, largeBodies = rls.SmallJSON, 16
 
 // httpHandler serves /healthcheck and /json. health returns an error if the server should get no
-// requests. Cross-origin requests of browsers to /json are refused.
+// requests. Cross-origin requests from browsers to /json are refused.
 func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {

@@ -117,7 +117,7 @@ func TestReflection(t *testing.T) {
 	testenv.OK(t, f.wantEnd())
 }
 
-// TestListenersToDoWithout starts while the operators' addresses are taken by others or turned off.
+// TestListenersToDoWithout starts while the operators' listeners are turned off or their addresses are taken.
 func TestListenersToDoWithout(t *testing.T) {
 	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without sharing
 	defer taken.Close()

@@ -70,7 +70,7 @@ type tuner struct {
 	percent int // the current target
 }
 
-// load sets the target at the start or the end of a load.
+// load sets the target at the start of a load or, if begins is false, at its end.
 func (t *tuner) load(begins bool) {
 	t.loading.Store(begins)
 	t.tune()

@@ -52,9 +52,9 @@ func (s *store) redisNames() string {
 	return strings.Join(s.redis.Names(), ", of limits per second at ")
 }
 
-// redisServer returns the address and login of the main Redis or, if perSecond is true, of the Redis for
-// limits per second. If its secrets may change, Latest returns the current address and login, and Renew
-// reads the secrets again.
+// redisServer returns the address and login of the main Redis or, if perSecond is true, of the
+// Redis for limits per second. If its secrets may change, the field Latest returns the current
+// address and login, and Renew reads the secrets again.
 func redisServer(secrets *secrets, encrypt func() *tls.Config, perSecond bool) redis.Server {
 	describe := func(s settings.Settings) redis.Server {
 		of := s.Redis.Main

@@ -24,8 +24,8 @@ func document(t *testing.T, name string) string {
 	return string(testenv.Must(os.ReadFile("../../docs/" + name))(t))
 }
 
-// shownMetrics returns the names of all metrics of the server, with each store, a decision log and a
-// control plane, and the values of their labels as label=value.
+// shownMetrics returns the names of all metrics of servers with each store, a decision log and a
+// control plane. Each name has the values of its labels, as label=value.
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +

@@ -155,8 +155,8 @@ func TestRedisPerSecond(t *testing.T) {
 	})
 }
 
-// TestRedisTLS refuses a Redis of an unknown authority, and of another name unless names are skipped.
-// A client whose certificate Redis does not trust connects after its files are replaced.
+// TestRedisTLS refuses a Redis whose certificate has an unknown authority or, unless names are skipped,
+// another name. A client whose certificate Redis does not trust connects after its files are replaced.
 func TestRedisTLS(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	redis, addr := testenv.RedisTLS(t, authority)

@@ -19,7 +19,7 @@ func mount(t *testing.T, dir, text string) string {
 	return mountFile(t, dir, "secret", text+"\n")
 }
 
-// load sends requests of several clients without a pause.
+// load sends requests from several clients without a pause.
 type load struct {
 	f       *fixture
 	calls   sync.RWMutex // read-locked by calls, locked to keep calls out
@@ -87,7 +87,7 @@ func (l *load) end(t *testing.T) {
 	l.f.wantNoPassword()
 }
 
-// operator changes passwords of Redis over connections that kill does not break.
+// operator changes passwords of Redis over connections that its method kill does not break.
 type operator struct {
 	t     *testing.T
 	nodes []*goredis.Client
@@ -119,7 +119,7 @@ func (o *operator) kill() { o.do("client", "kill", "type", "normal", "skipme", "
 func (o *operator) requirePass(password string) { o.do("config", "set", "requirepass", password) }
 
 // rotate replaces the password of Redis under load: first in the file and then in Redis, then in the
-// reverse order. All connections are broken while only one of them has the new password.
+// reverse order. All connections are broken while only the file or only Redis has the new password.
 func rotate(t *testing.T, o *operator, replace func(password string), prefix string, args ...string) {
 	dir := t.TempDir()
 	f := start(t, append(args, "--config="+directory(t, limited(yearly)), "--redis-auth-file="+mount(t, dir, prefix+"swordfish-1"), inTime)...)

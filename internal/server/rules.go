@@ -74,9 +74,8 @@ func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), 
 	}
 }
 
-// maxProblems is the maximum number of a load's problems in the log, on the status page and in
-// answers; weir validate lists all. maxWarnings is the maximum number of a load's warnings in the
-// log. maxLoads is the number of loads that the console shows.
+// The log, the status page and responses show at most maxProblems problems of a load; weir validate lists
+// all. The log shows at most maxWarnings warnings of a load. The console shows the last maxLoads loads.
 const maxProblems, maxWarnings, maxLoads = 100, 20, 10
 
 // load compiles new rules and puts them into use. If that fails or ctx ends, the old rules stay.

@@ -81,7 +81,7 @@ var forms = map[string]struct {
 	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:` + portPattern + `)$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
 }
 
-// checkFlag checks a text by the tag "form", and a number or duration by the tags "min" and "max".
+// checkFlag checks a text against the tag "form", and a number or duration against the tags "min" and "max".
 func checkFlag(flag *kong.Flag) error {
 	var n float64
 	switch value, form := flag.Target, forms[flag.Tag.Get("form")]; {

@@ -99,9 +99,9 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	testenv.Equal(t, maps.Collect(u.Sums())[enforced.Series.Labels()], want, "remembered")
 }
 
-// TestMetricsAreThoseOfTheReference compares sums with envoyproxy/ratelimit's for a hit that raises a
-// counter from used by cost. Units above 80 % of the limit, rounded down, are near the limit. A denied
-// hit that is not charged raises nothing, and all its units are over the limit.
+// TestMetricsAreThoseOfTheReference compares sums with envoyproxy/ratelimit's for a hit that adds
+// cost to a counter at used. Units above 80 % of the limit, rounded down, are near the limit. A
+// denied hit that is not charged raises nothing, and all its units are over the limit.
 func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	for _, tc := range []struct {
 		limit      uint64

@@ -3,7 +3,7 @@
 // reports when mounted Secrets and ConfigMaps are replaced.
 //
 // The last valid text stays in use until the next valid one. The package does not know the purpose
-// of a secret, and no error or log contains one.
+// of a secret, and no error or log record contains a secret.
 //
 // Read follow.go first: a Text reads its source at an interval. read.go reads files and runs commands. In
 // tls.go, the files of one side of a TLS connection are one Text.

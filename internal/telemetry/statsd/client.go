@@ -1,9 +1,9 @@
 // Package statsd sends the growth of sums to statsd or DogStatsD.
 //
 // Once per interval, it reads all sums from a source. Each flush opens a new connection, so broken
-// connections and changed addresses need no other handling. Growth that
-// could not be sent is sent with the next flush; over UDP, a loss is not noticed. The package knows
-// nothing of limits: the source makes the names.
+// connections and changed addresses need no other handling. Growth that could not be sent is sent
+// with the next flush; over UDP, losses are not noticed. The package knows nothing of limits: the
+// source makes the names.
 package statsd
 
 import (

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// run runs a client until stop, which waits for the last flush.
+// run runs a client until stop is called. stop waits for the last flush.
 func run(c *Client) (stop func()) {
 	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup
