@@ -21,7 +21,7 @@ type Report struct {
 type Sent struct {
 	Domain       string      `json:"domain"`
 	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor
-	Entries      []SentEntry `json:"entries"`    // null if all actions skipped a missing value
+	Entries      []SentEntry `json:"entries"`    // null if all values were missing and skipped
 	Location     string      `json:"location"`
 	Call         int         `json:"call"`
 	OnStreamDone bool        `json:"on_stream_done"`
