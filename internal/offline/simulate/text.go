@@ -16,7 +16,7 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// The report as text and the report as HTML use the phrases in words.
+// The report uses the phrases in words both as text and as HTML.
 var (
 	//go:embed words.tmpl
 	words string
