@@ -103,7 +103,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 }
 
 // progress returns two functions: show shows the progress on a line of the terminal, and hide clears
-// the line. A share of 0 means that the share is unknown. If stderr is no terminal, show is nil.
+// the line. A share of 0 means that the share is unknown. If stderr is not a terminal, show is nil.
 func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
 		return nil, func() {}
@@ -257,7 +257,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		callers = 512
 	}
 	if b.Requests > 0 {
-		warmup = 0 // or all requests might be sent before the measurement begins
+		warmup = 0 // otherwise, all requests might be sent before the measurement begins
 	}
 	opts.Callers, opts.Warmup = *cmp.Or(b.Callers, &callers), *cmp.Or(b.Warmup, &warmup)
 	if b.benchTLS != (benchTLS{}) {
