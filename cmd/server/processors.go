@@ -40,12 +40,12 @@ func fitProcessors(ctx context.Context) {
 		f.next((total - used).Seconds() / now.Sub(at).Seconds())
 		at, used = now, total
 		if f.n != before {
-			runtime.GOMAXPROCS(f.n) // stops the world for some microseconds
+			runtime.GOMAXPROCS(f.n) // stops the world for a few microseconds
 		}
 	}
 }
 
-// fit has the value n of GOMAXPROCS, from 1 to most. calm is the number of consecutive intervals in
+// fit holds n, the value of GOMAXPROCS, from 1 to most. calm is the number of consecutive intervals in
 // which half of the processors would have been enough.
 type fit struct{ most, n, calm int }
 

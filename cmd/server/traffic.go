@@ -45,7 +45,7 @@ type simulation struct {
 	likeServer
 }
 
-// suggestion is the flag --suggest. It has the shares to suggest limits for, or nil without the flag.
+// suggestion is the flag --suggest. It contains the shares to suggest limits for, or nil without the flag.
 type suggestion struct{ shares []float64 }
 
 // usualShares are the shares of clients for which --suggest always suggests limits.
@@ -242,7 +242,7 @@ type benchmark struct {
 }
 
 // benchTLS contains the flags of the connections to the servers. A benchmark reads the files
-// once, while a server follows changes of its certificate files.
+// once, while a server follows changes to its certificate files.
 type benchTLS struct {
 	TLS        bool   `name:"tls" help:"Connect with TLS. The other TLS flags imply it. Servers need a certificate from one of the system's authorities, or from --tls-ca."`
 	CA         string `name:"tls-ca" placeholder:"FILE" help:"Trusted certificate authorities, in PEM form."`
@@ -288,7 +288,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	return p.print(b.Output, result, result.Failed+result.Unsent == 0)
 }
 
-// readTLS reads a client's certificate, key and authorities once. It does not follow changes of the files.
+// readTLS reads a client's certificate, key and authorities once. It does not follow changes to the files.
 func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	files, err := follow.OpenTLS(o)

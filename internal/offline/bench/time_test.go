@@ -82,7 +82,7 @@ func TestLoads(t *testing.T) {
 		name        string
 		opts        Options
 		takes       func(int64) time.Duration // see peer
-		late        [2]time.Duration          // beginning and end of a span in which the timer oversleeps, since the start
+		late        [2]time.Duration          // the timer oversleeps between these two times since the start
 		interrupted time.Duration             // since the start; 0 means never
 		want        check
 	}{

@@ -79,7 +79,7 @@ type errUnusable struct{ error }
 
 func unusable(format string, args ...any) error { return errUnusable{fmt.Errorf(format, args...)} }
 
-// cannot reports err as a problem of a value. If err is an errUnusable, it is a note that ends with the parameter skipped.
+// cannot reports err as a problem of a value. It reports an errUnusable as a note that ends with the parameter skipped.
 func (r *reader) cannot(at *node, err error, skipped string) {
 	if errors.As(err, new(errUnusable)) {
 		r.note(at, "%v; %s", err, skipped)

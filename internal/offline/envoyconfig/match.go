@@ -100,7 +100,7 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	}, err
 }
 
-// rangeTest returns a test that a text is a number in a range. The range excludes its end.
+// rangeTest returns a test for texts that are numbers in a range. The range excludes its end.
 func rangeTest(m *typepb.Int64Range) test {
 	return func(s string) bool {
 		if strings.Trim(s, "+-0123456789") != "" { // avoids ParseInt's error, which allocates

@@ -11,7 +11,7 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Report has the descriptors that Envoy sends for a request, for output as text and as JSON.
+// Report contains the descriptors that Envoy sends for a request, for output as text and as JSON.
 type Report struct {
 	Descriptors []Sent `json:"descriptors"`
 	Notes       []Note `json:"notes"`

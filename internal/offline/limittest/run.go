@@ -17,7 +17,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Report has the results of the tests of one file.
+// Report contains the results of the tests in one file.
 type Report struct {
 	File    string
 	Err     error // why tests did not run, or nil if all ran

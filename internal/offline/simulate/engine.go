@@ -9,7 +9,7 @@ import (
 	"weir/internal/plan"
 )
 
-// limitStats has the clients of one limit, and counts its requests.
+// limitStats contains the clients of one limit, and counts its requests.
 type limitStats struct {
 	LimitReport // only Requests and Denied are set before report is called
 	rule        *descriptors.Rule

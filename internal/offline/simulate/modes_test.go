@@ -10,7 +10,7 @@ import (
 	"weir/internal/plan"
 )
 
-// SHADOW_MODE and QUOTA_MODE work like their fields in every rule. The report begins with a warning about them.
+// SHADOW_MODE and QUOTA_MODE work like setting the same field in every rule. The report begins with a warning about them.
 func TestModes(t *testing.T) {
 	const rules = `
 domain: api

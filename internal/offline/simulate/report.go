@@ -129,7 +129,7 @@ type SeriesReport struct {
 	Denied   []uint64  `json:"denied"`
 }
 
-// Comparison has the differences between the decisions of two sets of rules.
+// Comparison contains the differences between the decisions of two sets of rules.
 type Comparison struct {
 	DeniedBefore uint64     `json:"denied_before"` // requests that the old rules deny
 	NowOnly      Difference `json:"denied_now_only"`

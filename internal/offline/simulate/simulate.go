@@ -173,7 +173,7 @@ func (r *run) release(until int64) {
 	}
 }
 
-// decide decides a request, and counts it if it is late.
+// decide decides a request. It also counts requests that are late.
 func (r *run) decide(b *batch, ev *event) {
 	if ev.at < r.clock {
 		r.report.Late++

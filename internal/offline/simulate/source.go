@@ -20,7 +20,7 @@ import (
 	"weir/internal/plan"
 )
 
-// batch has the events of a block of lines, sorted by time.
+// batch contains the events of a block of lines, sorted by time.
 type batch struct {
 	Counts
 	log    string
@@ -41,7 +41,7 @@ type event struct {
 	now, old asked // hits on limits of the rules, and of the old rules
 }
 
-// asked has the hits at the beginning and at the end of a request.
+// asked contains the hits at the beginning and at the end of a request.
 type asked struct{ begins, ends []hit }
 
 // hit is a hit with the statistics of its limit.

@@ -8,7 +8,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// table has the counters of one limit by the hashes of their keys. There may be many millions, so properties that only
+// table maps hashes of keys to the counters of one limit. There may be many millions, so properties that only
 // some clients have are in separate maps. Only hulls and logs have pointers, which the garbage collector must follow.
 type table struct {
 	limit   *limiter.Limit
@@ -23,7 +23,7 @@ type table struct {
 	hits    uint64              // number of hits that each trial counts
 }
 
-// peak has the state of a client for demand, which counts all requests of the client as admitted.
+// peak is the state of a client for demand, which counts all requests of the client as admitted.
 type peak struct {
 	alone  limiter.State // not used for token buckets
 	amount uint64        // smallest amount that never denies the client

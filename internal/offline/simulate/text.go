@@ -16,7 +16,7 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// The report uses the phrases in words both as text and as HTML.
+// The text report and the HTML report both use the phrases in words.
 var (
 	//go:embed words.tmpl
 	words string

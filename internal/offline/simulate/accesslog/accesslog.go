@@ -23,7 +23,7 @@ const (
 	Nginx Format = "nginx"
 )
 
-// Record is a parsed line. Its texts may contain any bytes. They refer to the memory of the
+// Record is a parsed line. Its strings may contain any bytes. They refer to the memory of the
 // line and of the parser, and are invalid after the next line is parsed.
 type Record struct {
 	// At is the time at which the request began, in microseconds since the epoch. For a line of

@@ -67,7 +67,7 @@ func newField(called, name string) field { return field{called, name, strings.Sp
 type Mapping map[string]field
 
 // ParseMapping parses pairs such as end_time=ts, remote_address=client.ip and header:x-user=user. A field with a dot
-// may be a field with that name or a field of a nested object. ParseMapping fails if a name is unknown or repeated.
+// is a field with exactly that name or a path into objects. ParseMapping fails if a name is unknown or repeated.
 func ParseMapping(pairs []string) (Mapping, error) {
 	m := Mapping{}
 	for _, pair := range pairs {
