@@ -147,8 +147,8 @@ var (
 	noArgument   = regexp.MustCompile(`^expected "(<.*)"$`)
 )
 
-// plain returns the message of err, which the parser returned for a command, in words for
-// readers who do not know the parser.
+// plain returns the message of err, the parser's error about a command, in words for users
+// who do not know the parser.
 func plain(err error, command *kong.Node) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
 	text = noValue.ReplaceAllString(text, "needs a value")

@@ -18,7 +18,7 @@ type completion struct {
 	Words []string `arg:"" optional:"" name:"word" help:"The words after weir on a command line, the last one unfinished. With them, completion prints what could complete the last."`
 }
 
-// scripts has a script for each shell, which runs "weir completion" with the typed words and shows the output.
+// scripts contains a script for each shell, which runs "weir completion" with the typed words and shows the output.
 //
 //go:embed completion
 var scripts embed.FS

@@ -62,7 +62,7 @@ func TestCompletion(t *testing.T) {
 			"explain\tExplain what happens to a descriptor\n--output=json\njson\nARCHITECTURE.md\n--config=ARCHITECTURE.md"},
 	} {
 		t.Run(tt.shell, func(t *testing.T) {
-			dir := t.TempDir() // has the test's binary under the name weir
+			dir := t.TempDir() // contains the test's binary under the name weir
 			testenv.OK(t, os.Symlink(testenv.Must(filepath.Abs(os.Args[0]))(t), filepath.Join(dir, "weir")))
 			command := exec.CommandContext(t.Context(), testenv.Program(t, tt.shell), tt.option, "-c", tt.script)
 			command.Dir = "../.."

@@ -78,7 +78,7 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 // without a reader. Up to lossyLines lines may wait. Further lines are dropped.
 type lossyWriter struct {
 	lines chan []byte   // nil marks the end
-	lost  atomic.Int64  // number of dropped lines that were not reported yet
+	lost  atomic.Int64  // number of dropped lines that have not been reported yet
 	ended chan struct{} // closed when all lines before the end are written
 }
 

@@ -130,7 +130,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// run runs the command in args until it finishes or ctx ends, and returns the exit code.
+// run runs the command in args until it finishes or ctx is done, and returns the exit code.
 // Every command except serve fails if its output cannot be printed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	out := &output{w: stdout}
@@ -145,7 +145,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	parser := newParser(&line, out, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(normalize(args))
 	if failed, ok := errors.AsType[*kong.ParseError](err); ok && line.Check.Invalid != nil {
-		parsed, err = failed.Context, nil // the command check reports these problems, too
+		parsed, err = failed.Context, nil // the command check also reports these problems
 	}
 	switch {
 	case helped: // even if other arguments are invalid

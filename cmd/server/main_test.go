@@ -48,12 +48,12 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if len(args) == 0 || args[0] == "serve" || strings.HasPrefix(args[0], "-") {
-		cancel() // so that serve stops at once
+		cancel() // so serve stops immediately
 	}
 	return callUntil(ctx, args...)
 }
 
-// callUntil runs the program within the test until ctx ends.
+// callUntil runs the program within the test until ctx is done.
 func callUntil(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(ctx, args, &out, &errs)
@@ -165,7 +165,7 @@ type commandTest struct {
 	stdin          string // if not empty, the command runs as a separate process
 	args           []string
 	code           int
-	stdout, stderr []string // texts that they contain
+	stdout, stderr []string // texts that stdout and stderr must contain
 	absent         string   // text that stdout must not contain, if not empty
 	silent         bool     // stdout is empty
 }

@@ -11,14 +11,14 @@ import (
 // Go wakes another processor for almost every message. While one processor can carry the load, this
 // costs a fifth of the CPU time of a decision and makes no answer faster. So fitProcessors checks the
 // load in intervals of length look. It doubles GOMAXPROCS if the processors were busier than busyShare.
-// It halves GOMAXPROCS after calmLooks intervals in which half as many would have been less busy than that.
+// It halves GOMAXPROCS after calmLooks consecutive intervals in which half the processors would have been enough.
 const (
 	look      = 100 * time.Millisecond
 	busyShare = 0.6
 	calmLooks = 20
 )
 
-// fitProcessors fits GOMAXPROCS to the load until ctx ends, unless the environment variable
+// fitProcessors fits GOMAXPROCS to the load until ctx is done, unless the environment variable
 // GOMAXPROCS is set. The value is at least 1 and at most the runtime's default, which depends on the
 // machine and the container's CPU limit.
 func fitProcessors(ctx context.Context) {
@@ -40,16 +40,16 @@ func fitProcessors(ctx context.Context) {
 		f.next((total - used).Seconds() / now.Sub(at).Seconds())
 		at, used = now, total
 		if f.n != before {
-			runtime.GOMAXPROCS(f.n) // stops the world for some microseconds
+			runtime.GOMAXPROCS(f.n) // stops the world for a few microseconds
 		}
 	}
 }
 
-// fit has the value n of GOMAXPROCS, from 1 to most. calm is the number of intervals in sequence in
+// fit holds n, the value of GOMAXPROCS, from 1 to most. calm is the number of consecutive intervals in
 // which half of the processors would have been enough.
 type fit struct{ most, n, calm int }
 
-// next sets n after an interval in which busy processors were used on average.
+// next sets n after an interval. busy is the average number of processors in use in the interval.
 func (f *fit) next(busy float64) {
 	f.calm++
 	switch {

@@ -14,7 +14,7 @@ func TestFit(t *testing.T) {
 		want      int
 	}{
 		{1, 0.5, 1}, {1, 0.9, 2}, {1, 1.9, 4},
-		{100, 3.9, 4}, // the maximum, for long
+		{100, 3.9, 4}, // the maximum, for a long time
 		{calmLooks - 1, 0.9, 4}, {1, 0.9, 2},
 		{calmLooks - 1, 0.1, 2}, {1, 1, 2}, {calmLooks - 1, 0.1, 2}, {1, 0.1, 1},
 		{100, 0, 1},

@@ -133,7 +133,7 @@ func TestRemoteCommands(t *testing.T) {
 	}
 }
 
-// An exception may end at a time of this machine's time zone.
+// An exception may end at a time in this machine's time zone.
 func TestExceptUntil(t *testing.T) {
 	server := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json"))
 	until := time.Now().Add(25 * time.Hour).Truncate(time.Minute)
@@ -146,7 +146,7 @@ func TestExceptUntil(t *testing.T) {
 }
 
 // TestPastedDescriptor lets a shell parse the descriptors that denials prints. Commands with
-// them ask for the denied descriptors, byte by byte.
+// these arguments ask for exactly the denied descriptors.
 func TestPastedDescriptor(t *testing.T) {
 	shell := testenv.Shell(t)
 	server := answering(t, http.StatusOK, readText(t, "testdata/remote/hostile.json"))

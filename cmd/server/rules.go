@@ -246,7 +246,7 @@ type ruleTests struct {
 }
 
 // Run runs the tests of all files. It prints failures and a summary to stdout, and errors in
-// the files to stderr. It stops early if ctx ends.
+// the files to stderr. It stops early if ctx is done.
 func (r ruleTests) Run(ctx context.Context, p *program) error {
 	files, err := limittest.Find(r.Paths...)
 	if err != nil {

@@ -20,17 +20,17 @@ import (
 
 const secret = "swordfish"
 
-// secretForms are valid and mistyped ways to write a secret into settings of each kind. Each
-// starts the program once. The package settings checks the errors of many more.
+// secretForms are valid and mistyped ways to write a secret into settings of each kind. The test
+// starts the program once for each. The package settings checks the errors of many more.
 var secretForms = map[string][]string{
 	"url":     {"redis://u:%s@127.0.0.1:1", "redis://127.0.0.1:1/%s", "redis://u:%s/x@127.0.0.1:1", "u:%s@127.0.0.1:1", "unix://u:%s@/nowhere.sock", "127.0.0.1:1,redis://u:%s@127.0.0.1:1"},
 	"headers": {"authorization:Bearer %s", "Bearer %s", "x=%s%%zz", "x:%s\x01", "%s x:y"},
-	"key":     {"-----BEGIN PRIVATE KEY-----\nMIIE%s\n-----END PRIVATE KEY-----\n"}, // its text instead of its path
+	"key":     {"-----BEGIN PRIVATE KEY-----\nMIIE%s\n-----END PRIVATE KEY-----\n"}, // the key's text instead of its path
 	"":        {"%s", "u:%s", " %s"},
 }
 
-// TestNoSecretIsShown writes a secret into each setting that may contain one, which its type
-// or name shows, and searches for the secret in the program's output and pages.
+// TestNoSecretIsShown writes a secret into each setting whose type or name shows that it may
+// contain one, and searches for the secret in the program's output and pages.
 func TestNoSecretIsShown(t *testing.T) {
 	file := filepath.Join(rules(t, "secret", secret), "secret")
 	flags, found := serveFlags(), 0

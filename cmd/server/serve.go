@@ -15,11 +15,11 @@ import (
 	"weir/internal/settings"
 )
 
-// afterDrain is the time after the drain in which the server abandons parts that do not
-// stop. After that time, the process exits even if a write to a full pipe hangs, for example.
+// afterDrain is the time that the server has after the drain to abandon components that do not
+// stop. After that time, the process exits even if, for example, a write to a full pipe hangs.
 const afterDrain = 5 * time.Second
 
-// serve runs the server until ctx ends and the server has drained, and returns the exit
+// serve runs the server until ctx is done and the server has drained, and returns the exit
 // code. SIGHUP reloads the rules.
 func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
@@ -56,10 +56,10 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	return exitOK
 }
 
-// shutdown returns the contexts of the shutdown that begins when a signal ends ctx. When
-// the context serving ends, health checks begin to fail. When the context paused ends, the server
-// drains. SIGTERM ends serving; the duration pause later, or at a second SIGTERM, paused ends, too.
-// SIGINT ends both at once. Later signals get Go's default handling.
+// shutdown returns the contexts of the shutdown that begins when a signal cancels ctx. When the
+// context serving is done, health checks begin to fail. When the context paused is done, the server
+// drains. SIGTERM cancels serving and, after the duration pause or at a second SIGTERM, also paused.
+// SIGINT cancels both immediately. Later signals get Go's default handling.
 func shutdown(ctx context.Context, pause time.Duration) (serving, paused context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -70,7 +70,7 @@ func shutdown(ctx context.Context, pause time.Duration) (serving, paused context
 		defer signal.Stop(signals)
 		over, stop := context.WithTimeout(paused, pause)
 		defer stop()
-		for range 2 { // the first signal has ended ctx
+		for range 2 { // the first signal has canceled ctx
 			select {
 			case received := <-signals:
 				if received == os.Interrupt {
@@ -85,8 +85,8 @@ func shutdown(ctx context.Context, pause time.Duration) (serving, paused context
 	return serving, paused
 }
 
-// within runs f and returns its error. If f still runs when the time grace has passed since a
-// signal ended ctx, within abandons f and returns an error that says so.
+// within runs f and returns its error. If f is still running the duration grace after a signal
+// canceled ctx, within abandons f and returns an error that says so.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	return server.Within(ctx, grace, fmt.Errorf("interrupted: still running %v after the signal", grace), f)
 }

@@ -42,7 +42,7 @@ func TestSimulate(t *testing.T) {
 	})
 }
 
-// The report covers a damaged log up to the damage. It begins with a warning, and an error follows.
+// The report covers a damaged log up to the damage. It begins with a warning, and an error follows the report.
 func TestSimulateCutLog(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	t.Chdir(dir)
@@ -117,7 +117,7 @@ func TestSimulateInterrupted(t *testing.T) {
 	in := testenv.Must(command.StdinPipe())(t)
 	defer in.Close()
 	log := start(t, command)
-	const morePerPipe = 1 << 20 // more than a pipe buffers, so the program reads some
+	const morePerPipe = 1 << 20 // more than a pipe buffers, so the program has read some of it
 	testenv.Must(io.WriteString(in, strings.Repeat(userLines, morePerPipe/len(userLines))))(t)
 	testenv.OK(t, command.Process.Signal(os.Interrupt))
 	_ = command.Wait() // the exit code is checked below

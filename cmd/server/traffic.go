@@ -45,7 +45,7 @@ type simulation struct {
 	likeServer
 }
 
-// suggestion is the flag --suggest. It has the shares to suggest limits for, or nil without the flag.
+// suggestion is the flag --suggest. It contains the shares to suggest limits for, or nil without the flag.
 type suggestion struct{ shares []float64 }
 
 // usualShares are the shares of clients for which --suggest always suggests limits.
@@ -103,7 +103,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 }
 
 // progress returns two functions: show shows the progress on a line of the terminal, and hide clears
-// the line. A share of 0 means that the share is unknown. If stderr is no terminal, show is nil.
+// the line. A share of 0 means that the share is unknown. If stderr is not a terminal, show is nil.
 func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
 		return nil, func() {}
@@ -242,7 +242,7 @@ type benchmark struct {
 }
 
 // benchTLS contains the flags of the connections to the servers. A benchmark reads the files
-// once, while a server follows changes of its certificate files.
+// once, while a server follows changes to its certificate files.
 type benchTLS struct {
 	TLS        bool   `name:"tls" help:"Connect with TLS. The other TLS flags imply it. Servers need a certificate from one of the system's authorities, or from --tls-ca."`
 	CA         string `name:"tls-ca" placeholder:"FILE" help:"Trusted certificate authorities, in PEM form."`
@@ -257,7 +257,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		callers = 512
 	}
 	if b.Requests > 0 {
-		warmup = 0 // or all requests might be sent before the measurement begins
+		warmup = 0 // otherwise, all requests might be sent before the measurement begins
 	}
 	opts.Callers, opts.Warmup = *cmp.Or(b.Callers, &callers), *cmp.Or(b.Warmup, &warmup)
 	if b.benchTLS != (benchTLS{}) {
@@ -288,7 +288,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	return p.print(b.Output, result, result.Failed+result.Unsent == 0)
 }
 
-// readTLS reads a client's certificate, key and authorities once. It does not follow changes of the files.
+// readTLS reads a client's certificate, key and authorities once. It does not follow changes to the files.
 func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	files, err := follow.OpenTLS(o)

@@ -4,7 +4,7 @@ _weir() {
   local -a words
   COMPREPLY=()
   for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
-    if ((n > 0)) && [[ $word == = || ${words[n-1]} == --*= ]]; then # bash splits --flag=value in three
+    if ((n > 0)) && [[ $word == = || ${words[n-1]} == --*= ]]; then # bash splits --flag=value into three words
       words[n-1]+=$word
     else
       words[n++]=$word
@@ -12,7 +12,7 @@ _weir() {
   done
   answer=$("${1/#\~/$HOME}" completion bash -- "${words[@]}" 2>/dev/null) || return
   if [[ $answer == :files* ]]; then
-    compopt -o default # of readline, which completes names of files
+    compopt -o default # readline's completion, which completes file names
     return
   fi
   while IFS= read -r line; do

@@ -18,7 +18,7 @@ import (
 const connectTimeout = 10 * time.Second
 
 // connectAll connects to the servers. If it fails, it also returns the connections made
-// until then, which the caller must close.
+// so far, which the caller must close.
 func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, err error) {
 	transport := insecure.NewCredentials()
 	if opts.TLS != nil {

@@ -26,7 +26,7 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// Addresses that gRPC would understand in another way are refused, as are invalid options.
+// Addresses that gRPC would interpret differently are refused, as are invalid options.
 func TestBadOptions(t *testing.T) {
 	for server, want := range map[string]string{
 		"localhost:8081": "", "[::1]:8081": "", "unix:weir.sock": "", "unix:///run/socket": "",

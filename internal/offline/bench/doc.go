@@ -1,5 +1,5 @@
 // Package bench puts load on servers of Envoy's RateLimitService v3 and measures
-// their answers. In a closed loop, each caller sends its next request when its last
+// their answers. In a closed loop, each caller sends its next request when its previous
 // request is answered. In an open loop, requests follow a schedule that does not wait
 // for answers. Nothing in the package depends on how a server decides, so the
 // package can measure any implementation.

@@ -26,8 +26,8 @@ type Options struct {
 	Warmup      time.Duration `json:"-" kong:"-"` // length of the first part of Duration, in which nothing is measured
 	Requests    int64         `json:"requests" default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
 	Timeout     time.Duration `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
-	// Progress, if not nil, is called five times a second with the number of answers, and with the
-	// finished share of the run, from 0 to 1.
+	// Progress, if not nil, is called five times a second with the number of answers so far, and
+	// with the share of the run that is complete, from 0 to 1.
 	Progress func(answers int64, share float64) `json:"-" kong:"-"`
 
 	Traffic
@@ -67,7 +67,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Placeholder stands for the number of the key in the values of entries.
+// Placeholder, in the value of an entry, is replaced by the number of the key.
 const Placeholder = "{}"
 
 // Traffic describes the requests.
@@ -87,8 +87,8 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
-// requests returns a function that makes the requests of one caller. Equal seeds draw equal keys.
-// Each call changes and returns the same message, so a request is valid until the next call.
+// requests returns a function that makes the requests of one caller. The same seed always draws the same keys.
+// Each call of the function changes and returns the same message, so a request is valid until the next call.
 func (t *Traffic) requests(seed uint64) func() *ratelimitv3.RateLimitRequest {
 	type keyed struct {
 		entry   *commonv3.RateLimitDescriptor_Entry

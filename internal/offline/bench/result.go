@@ -35,35 +35,35 @@ func (o *Options) used() Used {
 type Result struct {
 	Options Used `json:"options"`
 
-	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; the other fields do not count the warm-up
+	SentWithWarmup int64 `json:"sent_with_warmup"` // requests sent in the whole run, including the warm-up
 
 	// Seconds is the length of the interval from the end of the warm-up until sending
-	// stopped. Received is the number of answers in this interval, even to requests of the
-	// warm-up, and PerSecond is Received divided by Seconds. Received does not count later
-	// answers, because the load had ended.
+	// stopped. Received is the number of answers in this interval, including answers to requests
+	// of the warm-up, and PerSecond is Received divided by Seconds. Received does not count later
+	// answers, because the load had ended by then.
 	Seconds   float64 `json:"seconds"`
 	Received  int64   `json:"received"`
 	PerSecond float64 `json:"received_per_second"`
 
-	// The next fields count the requests that were due within the interval, even if
+	// The following fields count the requests that were due within the interval, even if
 	// the answers came later.
 	Answered  int64            `json:"answered"`
 	OK        int64            `json:"ok"`
 	OverLimit int64            `json:"over_limit"`
-	NoLimit   int64            `json:"no_limit"`         // OK and OverLimit answers without a current_limit, such as where no rule applies
+	NoLimit   int64            `json:"no_limit"`         // OK and OverLimit answers without a current_limit, for example because no rule applies
 	Failed    int64            `json:"failed"`           // requests that failed or timed out
 	Errors    map[string]int64 `json:"errors,omitempty"` // failed requests by gRPC code
 	LastError string           `json:"last_error,omitempty"`
 	Unsent    int64            `json:"unsent,omitempty"` // scheduled requests that found no free caller before the end
 
-	// Latency is the latency of the requests that these fields count. In an open loop it
-	// starts at the scheduled time. Failed requests count with the time until they failed, and unsent
-	// requests with the time until the end. Otherwise a server could hide slow answers
-	// by never sending them. A server that refuses at once looks fast, so read Latency
+	// Latency is the latency of the requests that the fields above count. In an open loop it is
+	// measured from the scheduled time. Failed requests count with the time until they failed, and
+	// unsent requests with the time until the end. Otherwise a server could hide slow answers
+	// by never sending them. A server that refuses immediately looks fast, so read Latency
 	// together with Failed.
 	Latency Latencies `json:"latency_us"`
-	// Lateness is the delay between the scheduled time of a request and its sending, or
-	// the end of the run if the request was not sent. If Lateness is not far below Latency, there were too
+	// Lateness is the time from the scheduled time of a request until it was sent, or until
+	// the end of the run if it was not sent. If Lateness is not far below Latency, there were too
 	// few callers, or the client was the bottleneck.
 	Lateness Latencies `json:"lateness_us"`
 }

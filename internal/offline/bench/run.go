@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A run waits for missing answers up to lastAnswers after its end, or afterInterruption after an interruption.
+// A run waits for outstanding answers until lastAnswers after its duration, or afterInterruption after an interruption.
 const (
 	lastAnswers       = 10 * time.Second
 	afterInterruption = time.Second
@@ -38,9 +38,9 @@ type run struct {
 }
 
 // Run puts the load on the servers until the load is complete or ctx is done. Then it
-// waits up to lastAnswers, or afterInterruption if ctx is done, for missing answers. It
+// waits up to lastAnswers, or afterInterruption if ctx is done, for outstanding answers. It
 // fails if a connection fails before the start, or if an option is invalid. The error
-// about an option names its flag. It is no error if ctx is done during the load.
+// about an option names its flag. It is not an error if ctx is done during the load.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -79,12 +79,12 @@ func newRun(opts Options) *run {
 
 // measure runs the callers and returns the result. PerSecond is the rate from
 // the end of the warm-up until sending stops. It does not cover the wait for the last
-// answers, in which the load is lower than asked for.
+// answers, during which the load is lower than requested.
 func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) *Result {
 	r.start = time.Now()
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
 	defer stop()
-	load, end := context.WithCancel(sending) // load ends before sending if all requests are sent
+	load, end := context.WithCancel(sending) // done before the context sending if all requests are sent
 	r.end = end
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -146,9 +146,9 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 
 // waitForNext waits until the next request is due, and returns its due time. It
 // returns false if no request is left or after an interruption. In an open loop the
-// due time does not depend on whether a caller is free, so that a stalling server
+// due time does not depend on whether a caller is free, so a stalling server
 // cannot hide its delay. A caller that wakes up after the end still sends a request
-// that was due before the end, so that a late timer loses no requests.
+// that was due before the end, so a late timer loses no requests.
 func (r *run) waitForNext(ctx context.Context) (due time.Time, ok bool) {
 	n := <-r.next
 	due, ok = r.due(n)
@@ -188,11 +188,11 @@ func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient
 	cancel()
 	r.count(answer, err, due, begun)
 	if err != nil && r.opts.Rate == 0 {
-		pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
+		pause(ctx, time.Millisecond) // a server that refuses immediately must not make the client spin
 	}
 }
 
-// count counts a request that was scheduled for due and sent at begun, and has just got answer or err.
+// count counts a request that has just returned answer or err. It was due at the time due, and sent at the time begun.
 func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
 	now := time.Now()
 	code := answer.GetOverallCode()

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server is a rate limit service whose answers a test chooses.
 type server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
-	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // answers the n-th request, from 1; nil answers OK
+	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // answers the n-th request, counted from 1; nil answers OK
 	asked  atomic.Int64
 }
 
@@ -42,7 +42,7 @@ func (s *server) start(t *testing.T) string {
 	return testenv.ServeGRPC(t, g)
 }
 
-// closed returns options of a short closed loop.
+// closed returns options for a short closed loop.
 func closed(addrs ...string) Options {
 	return Options{
 		Servers: addrs, Connections: 2, Callers: 4, Duration: time.Minute, Requests: 200,

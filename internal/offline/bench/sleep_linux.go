@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SleepUntil waits until due, exact to some tens of microseconds, or until ctx is
+// SleepUntil waits until due, accurate to tens of microseconds, or until ctx is
 // done, which it notices within 10 ms. It blocks the caller's thread.
 func SleepUntil(ctx context.Context, due time.Time) {
 	for {

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The tests of this file use synctest's fake clock, so times are exact on a busy machine, too.
+// The tests in this file use synctest's fake clock, so times are exact even on a busy machine.
 
 // peer stands for a connection and the server behind it.
 type peer struct {
-	takes func(n int64) time.Duration // time of the n-th answer, from 1; nil means 1 ms for all
+	takes func(n int64) time.Duration // how long the n-th answer takes, counted from 1; nil means 1 ms for all
 	asked atomic.Int64
 }
 
@@ -35,7 +35,7 @@ func (*peer) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOp
 	panic("nobody streams")
 }
 
-// slow returns a value for peer.takes: the answers with these numbers take the given time, others 1 ms.
+// slow returns a value for peer.takes: answers with numbers in the range take the time took, others 1 ms.
 func slow(from, to int64, took time.Duration) func(int64) time.Duration {
 	return func(n int64) time.Duration {
 		if n >= from && n <= to {
@@ -47,7 +47,7 @@ func slow(from, to int64, took time.Duration) func(int64) time.Duration {
 
 func TestLoads(t *testing.T) {
 	const ms, all = time.Millisecond, math.MaxInt64
-	// timed and counted are open loops, limited by time or by requests.
+	// timed and counted return options of open loops that end after a time or after a number of requests.
 	timed := func(rate float64, duration time.Duration, callers int) Options {
 		o := closed()
 		o.Rate, o.Requests, o.Duration, o.Callers = rate, 0, duration, callers
@@ -82,7 +82,7 @@ func TestLoads(t *testing.T) {
 		name        string
 		opts        Options
 		takes       func(int64) time.Duration // see peer
-		late        [2]time.Duration          // times since the start between which the schedule's timer oversleeps
+		late        [2]time.Duration          // the timer oversleeps between these two times since the start
 		interrupted time.Duration             // since the start; 0 means never
 		want        check
 	}{
@@ -109,7 +109,7 @@ func TestLoads(t *testing.T) {
 		{name: "last answers of a closed loop", opts: counted(0, 200, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.004, 118)},
 		{name: "last answers of an open loop", opts: counted(500, 200, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.4, 149)},
 		{name: "last answers of a time", opts: timed(500, 400*ms, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.4, 149)},
-		// The interval of the last request counts for the rate, too.
+		// The rate also includes the interval after the last request.
 		{name: "end of a plan", opts: counted(50, 5, 4), want: func(r *Result, _ time.Duration) bool {
 			return r.Seconds == 0.1 && r.PerSecond == 50 && r.Received == 5
 		}},

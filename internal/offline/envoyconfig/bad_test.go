@@ -12,7 +12,7 @@ func limit(text string) string { return "domain: d\nrate_limits:\n  - " + text +
 // oneAction returns a mapping with one action.
 func oneAction(text string) string { return limit("actions: [{" + text + "}]") }
 
-// oneRoute returns a bootstrap with one route, in line 13.
+// oneRoute returns a bootstrap with one route, on line 13.
 func oneRoute(text string) string { return bootstrap("", text) }
 
 func bootstrap(filter, route string) string {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// xffType is the extension that finds the client in x-forwarded-for.
+// xffType is the type of the extension that finds the client address in x-forwarded-for.
 const xffType = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"
 
 // client describes how a connection manager finds the address of the client: either the address of
@@ -54,7 +54,7 @@ func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
 		comma := strings.LastIndexByte(forwardedFor, ',')
 		last := forwardedFor[comma+1:]
-		// Envoy has appended the address of the connection, or Envoy's own address for a loopback connection.
+		// Envoy has appended the address of the connection or, for a loopback connection, its own address.
 		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
 			connection = last
 		}

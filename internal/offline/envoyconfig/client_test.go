@@ -8,7 +8,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// managed returns a bootstrap whose connection manager has further fields.
+// managed returns a bootstrap whose connection manager has additional fields.
 func managed(fields string) string {
 	text := oneRoute("match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}")
 	return strings.Replace(text, "                http_filters:", fields+"                http_filters:", 1)
@@ -63,7 +63,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Parts of a dump that is too large, about listeners and about routes, can be documents of one file.
+// If a dump is too large, its listeners and its routes can be two documents of one file.
 func TestPartsOfDump(t *testing.T) {
 	_, err := Load(make([]byte, strictyaml.MaxFileSize+1), "f.json", Options{})
 	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/plan"
 )
 
-// Options complete a file that names no domain or has several sets of rate limits. The tags make the
-// fields flags of commands. If a needed option is empty, Load fails. The error about From names the possible values.
+// Options supply the domain if a file names none, and select one of several sets of rate limits. The tags define
+// flags of commands. If a needed option is empty, Load fails. The error about From lists the possible values.
 type Options struct {
 	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
 	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
@@ -22,7 +22,7 @@ type Note struct {
 	Text     string `json:"text"`
 }
 
-// String returns the text of the note after its location.
+// String returns the location of the note, followed by its text.
 func (n Note) String() string { return n.Location + ": " + n.Text }
 
 // Request is a request as Envoy's rate limit filter sees it.
@@ -32,7 +32,7 @@ type Request struct {
 	Headers []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
-	// x-forwarded-for; see Config.Client. A text that is not an IP address makes no entry.
+	// x-forwarded-for; see Config.Client. If it is not an IP address, there is no entry for it.
 	RemoteAddress string
 	// Route is %ROUTE_NAME%, or empty if unknown. Only EnvoyFilter patches for a named
 	// route need it, because an EnvoyFilter does not say which requests the route matches.
@@ -73,13 +73,13 @@ type Result struct {
 	OnStreamDone bool // sent after the response, too late to deny the request
 }
 
-// These are the names in Config.Needs that are not names of headers.
+// These are the names in Config.Needs that are not header names.
 const (
 	RemoteAddress = ":remote_address"
 	RouteName     = ":route_name"
 )
 
-// Config makes descriptors of requests. It is immutable and safe for concurrent use.
+// Config computes the descriptors of requests. It is immutable and safe for concurrent use.
 type Config struct {
 	Notes []Note   // on the parts of the file that the descriptors do not reflect, in file order
 	Needs []string // names of the headers and other properties of a request on which the descriptors depend, sorted
@@ -89,8 +89,8 @@ type Config struct {
 	client     client
 }
 
-// AppendDescriptors appends the descriptors that Envoy sends for a request to dst, call by call. Calls after the
-// response come last. AppendDescriptors reuses the capacity of dst, including the Entries there. The new Entries refer to
+// AppendDescriptors appends to dst the descriptors that Envoy sends for a request, call by call. Calls after the
+// response come last. AppendDescriptors reuses the capacity of dst and of the Entries in it. The new Entries refer to
 // strings of r. AppendDescriptors changes unexported fields of r, so concurrent calls need different requests.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	authority, _, _ := r.header(":authority", nil)
@@ -111,7 +111,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	return dst
 }
 
-// append appends the descriptors that Envoy sends after the response if done is true, or before it otherwise.
+// append appends the descriptors that f sends. If done is true, they are sent after the response, otherwise before it.
 func (f *filter) append(dst []Result, t *Request, done bool) []Result {
 	if internal, _, _ := t.header("x-envoy-internal", nil); f.requests != "" && (f.requests == "internal") != (internal == "true") {
 		return dst

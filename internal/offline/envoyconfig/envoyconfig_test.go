@@ -77,8 +77,8 @@ func TestMapping(t *testing.T) {
 	testenv.Equal(t, c.AppendDescriptors(nil, new(alice("/")))[0].Location, "f.yaml:3:5: rate_limits[0]", "location")
 }
 
-// Envoy Gateway sends the address of a client in one of the networks, with a format of the access
-// log. e2e compares this with a real Envoy.
+// Envoy Gateway sets descriptor_value to a format of the access log, so Envoy sends the address of a client
+// in one of the networks. e2e compares this with a real Envoy.
 func TestAddressInNetwork(t *testing.T) {
 	const text = `{descriptor_key: remote_address, descriptor_value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", address_matcher: {ranges: [{address_prefix: 198.51.100.0, prefix_len: 24}, {address_prefix: "2001:db8::", prefix_len: 32}]}}`
 	c := load(t, oneAction("remote_address_match: "+text), Options{})
@@ -89,14 +89,14 @@ func TestAddressInNetwork(t *testing.T) {
 	}
 }
 
-// A listener may be the file itself, and have only a default filter chain.
+// A file may be a single listener that has only a default filter chain.
 func TestListenerWithDefaultChain(t *testing.T) {
 	_, listener, _ := strings.Cut(oneRoute("match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), "    - name: l\n      filter_chains:\n        - filters:\n")
 	c := load(t, "name: l\ndefault_filter_chain:\n          filters:\n"+listener, Options{})
 	testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/")))), []string{"d remote_address=192.0.2.7"}, "descriptors")
 }
 
-// A request without the properties that a log may lack makes fewer descriptors, and no panic.
+// A request without the properties that a log may lack has fewer descriptors, and causes no panic.
 func TestBareRequest(t *testing.T) {
 	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {
 		load(t, readFile(t, file), Options{}).AppendDescriptors(nil, &Request{})
@@ -146,7 +146,7 @@ func TestEnvoyFilter(t *testing.T) {
 	}
 }
 
-// A file may have only route configurations, such as the list that istioctl prints.
+// A file may contain only route configurations, such as the list that istioctl prints.
 func TestRouteConfigurations(t *testing.T) {
 	text := `[{"name": "a", "virtualHosts": [{"name": "x", "domains": ["*"], "routes": [
 	  {"match": {"prefix": "/"}, "route": {"cluster": "c", "rateLimits": [{"actions": [{"remoteAddress": {}}], "stage": 3}]}}]}]},
@@ -171,7 +171,7 @@ func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
 	testenv.Equal(t, len(results), 4, "descriptors of the last request, %q", lines(results))
 }
 
-// FuzzLoad loads hostile files, and makes descriptors of hostile requests.
+// FuzzLoad loads hostile files, and computes the descriptors of hostile requests.
 func FuzzLoad(f *testing.F) {
 	for _, text := range []string{mapping, readFile(f, manifests), oneRoute("match: {prefix: /}, route: {cluster: c}")} {
 		f.Add([]byte(text), "/a?q=%41", "x-user", "alice", "api.example.com")

@@ -6,7 +6,7 @@ import (
 	"weir/internal/offline/envoyconfig"
 )
 
-// ExampleLoad makes the descriptors of a request with the shortest configuration, a mapping.
+// ExampleLoad computes the descriptors of a request from the shortest kind of configuration, a mapping.
 func ExampleLoad() {
 	config, err := envoyconfig.Load([]byte("domain: api\nrate_limits: [{actions: [{remote_address: {}}]}]\n"), "envoy.yaml", envoyconfig.Options{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const maxProblems = 100 // maximum number of problems in the error of Load
 
-// Load reads a file of YAML or JSON. name is the file's name in notes and errors. If the file is invalid,
+// Load parses data, a file in YAML or JSON. name is the file's name in notes and errors. If the file is invalid,
 // the error lists its problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{Options: o, limits: map[*node]*rateLimit{}, needs: map[string]bool{}}
@@ -66,7 +66,7 @@ func appendOnce(list strictyaml.Problems, p strictyaml.Problem, message string) 
 	return append(list, p)
 }
 
-// location returns a problem with the location of a value, and no message yet.
+// location returns a problem that has the location of a value, but no message.
 func (r *reader) location(at *node) strictyaml.Problem {
 	if at == nil {
 		return strictyaml.Problem{File: r.File}
@@ -79,7 +79,7 @@ type errUnusable struct{ error }
 
 func unusable(format string, args ...any) error { return errUnusable{fmt.Errorf(format, args...)} }
 
-// cannot reports err as a problem of a value, or an errUnusable as a note. The note ends with the argument skipped.
+// cannot reports err as a problem of a value. It reports an errUnusable as a note that ends with the parameter skipped.
 func (r *reader) cannot(at *node, err error, skipped string) {
 	if errors.As(err, new(errUnusable)) {
 		r.note(at, "%v; %s", err, skipped)
@@ -88,7 +88,7 @@ func (r *reader) cannot(at *node, err error, skipped string) {
 	}
 }
 
-// lookAt records a header or another property of requests for Config.Needs, and returns its name there.
+// lookAt adds a header or another property of requests to Config.Needs, and returns its name in Needs.
 func (r *reader) lookAt(name string) string {
 	if name = strings.ToLower(name); name == "host" {
 		name = ":authority" // where Envoy keeps the header host
@@ -97,7 +97,7 @@ func (r *reader) lookAt(name string) string {
 	return name
 }
 
-// finish sets the notes and the needs of config.
+// finish sets Notes and Needs of config.
 func (r *reader) finish(config *Config) *Config {
 	config.Needs = slices.Sorted(maps.Keys(r.needs))
 	r.Warnings.Sort()
@@ -113,7 +113,7 @@ func (r *reader) finish(config *Config) *Config {
 type sources struct {
 	mappings, manifests []*node
 	envoy               []*node // bootstraps, dumps, listeners and route configurations
-	listeners, routes   []*node // all listeners and route configurations in the documents of envoy
+	listeners, routes   []*node // all listeners and route configurations in the documents above
 	unknown             []*node
 }
 
@@ -159,7 +159,7 @@ func (r *reader) find(n *node) bool {
 	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.field) && !strings.HasSuffix(n.field, "clusters")
 }
 
-// choice is a set of rate limits that From can name: the limits of routes and of the filters before the routes.
+// choice is a set of rate limits that From can select: the limits of routes and of the filters before the routes.
 type choice struct {
 	name string
 	read func() *Config
@@ -187,7 +187,7 @@ func (r *reader) choices() (choices []choice) {
 	return choices
 }
 
-// take reads the choice with the name From, or the only choice if From is empty. Otherwise it reports a problem.
+// take reads the choice whose name is From, or the only choice if From is empty. If there is none, it reports a problem.
 func (r *reader) take(choices []choice) *Config {
 	var names []string
 	for _, c := range choices {
@@ -265,7 +265,7 @@ func (r *reader) manager(n *node, filters []filter) *Config {
 	return r.routeConfiguration(routes, filters, r.client(n, client{}))
 }
 
-// routeChoices returns a choice for each route configuration with rate limits, in a file without listeners.
+// routeChoices returns a choice for each route configuration with rate limits, or for the only route configuration.
 func (r *reader) routeChoices() (choices []choice) {
 	for _, n := range r.routes {
 		if len(r.routes) == 1 || mentionsRateLimits(n) {

@@ -22,9 +22,9 @@ type filter struct {
 	stage    uint64
 	requests string // internal or external if the filter handles only such requests, or empty
 	disabled bool
-	limits   []*rateLimit // the filter's limits, in place of the limits of hosts and routes; in route.filters, all limits for the route
+	limits   []*rateLimit // the filter's own limits, which replace the limits of hosts and routes; in route.filters, all limits of the route
 	hosts    string       // vh_rate_limits
-	// unknown reports whether the filter is not in the file. An unknown filter takes the
+	// unknown is true if the filter is not in the file. An unknown filter accepts
 	// configuration in routes under any name, and limits of any stage.
 	unknown bool
 }
@@ -68,7 +68,7 @@ func (r *reader) filters(list []*node) (filters []filter) {
 }
 
 // within returns the scope of n, whose typed_per_filter_config may configure filters. Other
-// filters keep their configuration in s, the scope around n.
+// filters keep their configuration in s, the enclosing scope.
 func (r *reader) within(n *node, s scope) scope {
 	configs := n.get("typed_per_filter_config")
 	if configs == nil {

@@ -129,8 +129,8 @@ func (r *reader) host(n *node, s scope) scope {
 }
 
 // route reads a route and the filters that make a call for it. A route that does not forward has
-// no filters, because Envoy answers its requests without descriptors. A route without a match is known only by
-// name, and counts as forwarding.
+// no filters, because Envoy answers its requests itself and sends no descriptors. A route without a match is
+// known only by name, and counts as forwarding.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}
 	forward := n.get("route")

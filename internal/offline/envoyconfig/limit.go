@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// rateLimit makes one descriptor of a request.
+// rateLimit makes at most one descriptor for a request.
 type rateLimit struct {
 	*node
 	message routepb.RateLimit
@@ -115,15 +115,15 @@ func (r *reader) make(l *rateLimit) (ok bool) {
 	return ok
 }
 
-// action makes at most one entry of a request.
+// action adds at most one entry to a descriptor.
 type action struct {
 	key  string
-	skip bool // a missing value skips only the entry, and not the descriptor
-	// value returns the value of the entry, or false if the request has none.
+	skip bool // whether a missing value skips only the entry instead of the descriptor
+	// value returns the value of the entry, and whether the request has it.
 	value func(t *Request) (string, bool)
 }
 
-// action returns the action for a message. n is the message in the file.
+// action returns the action for a message. n is the node of the message in the file.
 func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {
 	case *routepb.RateLimit_Action_RequestHeaders_:
@@ -187,15 +187,15 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	}
 }
 
-// unmasked returns the value that Envoy sends for the address ip. sent is ip as the request spells it.
+// unmasked returns the value that Envoy sends for the address ip. sent is the spelling of ip in the request.
 func unmasked(ip netip.Addr, sent string) string {
 	if ip.Is4() {
 		return sent
 	}
-	return ip.String() // IPv6 may be spelled in several ways
+	return ip.String() // an IPv6 address has several spellings
 }
 
-// address returns an action that makes an entry of the client address. An invalid address makes no entry.
+// address returns an action that adds an entry with the client address, if the address is valid.
 func (r *reader) address(key string, text func(ip netip.Addr, sent string) string) action {
 	r.lookAt(RemoteAddress)
 	return action{key, false, func(t *Request) (string, bool) {
@@ -207,14 +207,14 @@ func (r *reader) address(key string, text func(ip netip.Addr, sent string) strin
 	}}
 }
 
-// expect returns a condition that passes if all conditions pass. If match is false and not nil, one of them must fail.
+// expect returns a condition that passes if all the given conditions pass or, if match is false, if any of them fails.
 func expect(all []condition, match *wrapperspb.BoolValue) condition {
 	want := match == nil || match.GetValue()
 	return func(t *Request) bool { return passAll(all, t) == want }
 }
 
-// constant returns an action with the value of m and the key of m, or with the argument key if m has none. The
-// action has a value only for requests that meet the condition passes.
+// constant returns an action with m's key and value. If m has no key, the action has the parameter key. The action
+// has a value only for requests that pass the condition.
 func constant(m interface {
 	GetDescriptorKey() string
 	GetDescriptorValue() string

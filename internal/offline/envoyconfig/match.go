@@ -71,9 +71,9 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 // equal reports whether two texts are equal. If fold is true, it ignores case.
 func equal(a, b string, fold bool) bool { return a == b || fold && strings.EqualFold(a, b) }
 
-// headerCondition returns the condition of a HeaderMatcher. At least one value of a header must pass
-// the matcher's test or, if the matcher is inverted, no value may pass. A missing header always fails, even if the
-// matcher is inverted, unless the matcher treats it as empty.
+// headerCondition returns the condition of a HeaderMatcher. Without a test, the matcher checks whether the header is
+// present. With a test, at least one value of the header must pass or, if the matcher is inverted, no value may pass.
+// A missing header then fails, even if the matcher is inverted, unless the matcher treats it as empty.
 func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	name := r.lookAt(m.GetName())
 	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
@@ -100,7 +100,7 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	}, err
 }
 
-// rangeTest returns the test that a text is a number in a range, which does not include its end.
+// rangeTest returns a test for texts that are numbers in a range. The range excludes its end.
 func rangeTest(m *typepb.Int64Range) test {
 	return func(s string) bool {
 		if strings.Trim(s, "+-0123456789") != "" { // avoids ParseInt's error, which allocates
@@ -148,8 +148,8 @@ func parameter(query, name string, decode bool) (value string, ok bool) {
 	return "", false
 }
 
-// cookieCondition returns the condition of a CookieMatcher: the first cookie with the name of m passes the
-// test of m or, if m is inverted, does not. Without such a cookie, the condition passes only if m is inverted.
+// cookieCondition returns the condition of a CookieMatcher: the first cookie with m's name passes m's test or,
+// if m is inverted, fails it. If no cookie has the name, the condition passes only if m is inverted.
 func (r *reader) cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 	name := r.lookAt("cookie")
 	passes, err := stringTest(m.GetStringMatch())

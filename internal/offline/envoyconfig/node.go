@@ -124,7 +124,7 @@ func (n *node) path() string {
 	}
 }
 
-// typed returns the type of an Any, without the URL before the name, and the value. It unpacks the content of a TypedStruct.
+// typed returns the name of an Any's type, without the URL prefix, and its value. It unpacks a TypedStruct.
 func (n *node) typed() (name string, value *node) {
 	after := func(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }
 	name = after(n.get("@type").text())
@@ -135,7 +135,7 @@ func (n *node) typed() (name string, value *node) {
 }
 
 // merged merges mappings as Istio merges patches. Lists are concatenated, mappings without @type are merged, and
-// any other value replaces the value before it.
+// any other value replaces the earlier value.
 func merged(values ...*node) *node {
 	all := &node{yaml: &yaml.Node{Kind: yaml.MappingNode}}
 	for _, value := range values {
@@ -184,10 +184,10 @@ func (r *reader) message(n *node, m interface {
 }
 
 // beforeWhy matches the text before the reason in an error. In an error of protojson, this is a prefix, which ends in a
-// normal or no-break space, and the position in the JSON. In an error of Validate, it is the outer messages.
+// normal or no-break space, and the position in the JSON. In an error of Validate, it names the outer messages.
 var beforeWhy = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line \d+:\d+\): )?|^.*caused by: `)
 
-// json returns a value that encoding/json can encode. It reads words such as "on" as booleans, as older YAML does.
+// json returns a value that encoding/json can encode. It reads words such as "on" as booleans, as YAML 1.1 does.
 func (n *node) json() any {
 	switch {
 	case n.get("@type") != nil:
@@ -220,7 +220,7 @@ func (n *node) json() any {
 	return value
 }
 
-// number returns the whole number n, or the second argument if n is nil. It reports an invalid number as a problem.
+// number returns the whole number in n, or the second argument if n is nil. It reports an invalid number as a problem.
 func (r *reader) number(n *node, otherwise uint64) uint64 {
 	if n == nil {
 		return otherwise

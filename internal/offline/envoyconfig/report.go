@@ -11,7 +11,7 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Report has the descriptors that Envoy sends for a request, for output as text and as JSON.
+// Report contains the descriptors that Envoy sends for a request, for output as text and as JSON.
 type Report struct {
 	Descriptors []Sent `json:"descriptors"`
 	Notes       []Note `json:"notes"`
@@ -21,7 +21,7 @@ type Report struct {
 type Sent struct {
 	Domain       string      `json:"domain"`
 	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor
-	Entries      []SentEntry `json:"entries"`    // null if all actions skipped a missing value
+	Entries      []SentEntry `json:"entries"`    // null if all values were missing and skipped
 	Location     string      `json:"location"`
 	Call         int         `json:"call"`
 	OnStreamDone bool        `json:"on_stream_done"`

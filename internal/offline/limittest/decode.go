@@ -77,7 +77,7 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	return rules, tests
 }
 
-// rules reads the rule files at a path. A relative path begins in the directory of the test file.
+// rules reads the rule files at a path. A relative path is relative to the directory of the test file.
 func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	path, ok := d.Text(n)
 	if ok && path == "" {
@@ -99,7 +99,7 @@ func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	return files
 }
 
-// test decodes a test. others are the tests before it in the file, which must have other names.
+// test decodes a test. others are the tests before it in the file. Its name must differ from theirs.
 func (d *decoder) test(n *yaml.Node, others []test) test {
 	t, found := test{line: n.Line}, d.Found()
 	there := d.fields(n,
@@ -175,8 +175,8 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 	return 0
 }
 
-// duration decodes a duration from 0 to most that is a multiple of unit. The argument most must
-// be a number of full years.
+// duration decodes a duration, 0 or a multiple of unit. The parameter most is the maximum, and
+// must be a whole number of years.
 func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
 	v, err := time.ParseDuration(text)

@@ -1,9 +1,9 @@
 // Package limittest runs unit tests of rules. A test is a list of requests, each with
-// its time and the decision that is expected.
+// its time and the expected decision.
 //
 // Each test has its own counters and its own clock. The clock moves only as the steps
-// say. It starts at the time that the test names, by default at the epoch, where a
-// window of every length begins. Requests pass through the server's plan.Decider and
+// say. It starts at the time that the test names, by default at the epoch, at which
+// windows of every length begin. Requests pass through the server's plan.Decider and
 // memory store, so this package decides nothing itself. It does not listen, wait or
 // use Redis.
 //

@@ -32,7 +32,7 @@ const (
 // statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
-// bucketField is the field for the rule to which a bucket ID of RLQS with the descriptor's entries leads.
+// bucketField is the field for the rule that an RLQS bucket ID with the descriptor's entries matches.
 const bucketField = "quota_service"
 
 func (d *decoder) expect(n *yaml.Node, s *step) {
@@ -67,7 +67,7 @@ func (d *decoder) expect(n *yaml.Node, s *step) {
 	d.fields(n, append([]row{count("admitted"), count("denied"), statuses, bucket}, fields("", 0)...)...)
 }
 
-// want decodes the expected value of a field of a status.
+// want decodes the expected value of a status field.
 func (d *decoder) want(field string, n *yaml.Node) string {
 	switch {
 	case field == "code":
@@ -79,7 +79,7 @@ func (d *decoder) want(field string, n *yaml.Node) string {
 		return none
 	case field == "limit":
 		text, _ := d.Text(n)
-		return strconv.Quote(text) // so that a limit named none differs from none
+		return strconv.Quote(text) // quoted, because a limit's name may be "none"
 	case field == "retry_after" && n.Value == never:
 		return never
 	default:

@@ -33,7 +33,7 @@ type test struct {
 	name     string
 	domain   string
 	domainAt strictyaml.Position
-	start    time.Duration // start of the test's clock since the epoch
+	start    time.Duration // time at which the test's clock starts, since the epoch
 	steps    []step
 }
 
@@ -59,11 +59,11 @@ const Suffix = "_test.yaml"
 // Find returns the test files at paths, in the order of paths. For a directory it
 // returns all files in and below it whose names end in Suffix, sorted by name. It skips
 // files and directories whose names begin with a dot. Any other path is returned unchanged. Find fails if a
-// directory cannot be read or has no such file.
+// directory cannot be read or has no test files.
 func Find(paths ...string) (files []string, err error) {
 	for _, root := range paths {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
-			files = append(files, root) // if root is no file, Load will fail
+			files = append(files, root) // if root does not exist, Load will fail
 			continue
 		}
 		before := len(files)
@@ -89,7 +89,7 @@ func Find(paths ...string) (files []string, err error) {
 }
 
 // Load reads a test file and the rules that it names. If any of these files has
-// problems, the error is a strictyaml.Problems with all problems. If the test file
+// problems, the error is a strictyaml.Problems that lists them all. If the test file
 // cannot be read, the error says why.
 func Load(path string, opts Options) (*File, error) {
 	data, err := descriptors.ReadFile(path)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// All rules of this repository outside of testdata have tests, and the tests pass.
+// All rules in this repository outside testdata have tests, and the tests pass.
 func TestRulesOfThisRepository(t *testing.T) {
 	paths := []string{"../../../config", "../../../docs", "../../../examples"}
 	files, _, err := descriptors.ReadFiles(paths...)

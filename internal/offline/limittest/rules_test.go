@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// The examples of docs/rules.md do what it says. Each file of testdata/document is named after
+// The examples in docs/rules.md work as it describes. Each file in testdata/document is named after
 // a heading, and tests the rules below it. Package descriptors tests the examples of lists.
 func TestRulesOfDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../../docs/rules.md"))(t)

@@ -17,7 +17,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Report has the results of the tests of one file.
+// Report contains the results of the tests in one file.
 type Report struct {
 	File    string
 	Err     error // why tests did not run, or nil if all ran
@@ -66,12 +66,12 @@ var junit = template.Must(template.New("junit").Funcs(template.FuncMap{
 }).Parse(junitText))
 
 // WriteJUnit writes the reports in the XML format of JUnit, which most build servers
-// read. It writes a suite for each file and a case for each test. The error of a Report
-// is a case, too.
+// read. It writes a suite for each file, and a case for each test and for the error of a
+// Report.
 func WriteJUnit(w io.Writer, reports []Report) error { return junit.Execute(w, reports) }
 
 // Run loads a file and runs the tests whose names match filter, or all tests if filter is
-// nil. If ctx is done earlier, the report has the results so far and ctx's error.
+// nil. If ctx is done before the end, the report has the results so far and ctx's error.
 func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) Report {
 	r := Report{File: path}
 	f, err := Load(path, opts)
@@ -97,7 +97,7 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 type outcome struct {
 	admitted, denied int
 	last             plan.Result // result of the step's last request
-	bucket           string      // rule to which a bucket ID with the entries of the first descriptor leads, or none
+	bucket           string      // rule that a bucket ID with the entries of the first descriptor matches, or none
 }
 
 // run runs one test, and returns its failures. It fails only if ctx is done.
@@ -124,7 +124,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 			switch {
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
-			case err != nil: // the memory store never fails
+			case err != nil: // from the planner, because the memory store never fails
 				fail(&check{at: s.at, what: "request", want: "an answer"}, err.Error())
 				return failures, nil
 			case o.last.Denied:
@@ -146,7 +146,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 	return failures, nil
 }
 
-// describe returns the statuses as text, each in a line of its own after a line break.
+// describe returns the statuses as text. Each status begins with a line break.
 func describe(request *plan.Request, statuses []plan.Status) string {
 	var b strings.Builder
 	for i := range statuses {

@@ -51,7 +51,7 @@ func written(t *testing.T, rules, tests string) string {
 	return filepath.Join(dir, "rules_test.yaml")
 }
 
-// A changed expectation fails, and no other does. A loaded file can be run many times.
+// If an expectation is changed, only that expectation fails. A loaded file can be run many times.
 func TestEveryExpectationCanFail(t *testing.T) {
 	f := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(t)
 	for i := range f.tests {
@@ -88,7 +88,7 @@ func TestFailures(t *testing.T) {
 func TestEndsOfFailures(t *testing.T) {
 	const below = "domain: shop\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}]\n"
 	for want, tests := range map[string]string{
-		// The limit of a rule above decided.
+		// The limit of the parent rule decided.
 		"user=a, path=/: OVER_LIMIT, limit of 1 per day from shop|user, remaining 0, retry_after 24h0m0s": "  - {send: 2, request: [{user: a, path: /}], expect: {admitted: 2}}\n",
 		// The server refuses the request, which ends the test.
 		"rules_test.yaml:6:5: it: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors allowed": "  - {request: [" +

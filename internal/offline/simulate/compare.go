@@ -8,8 +8,8 @@ type difference struct {
 	others  map[uint64]struct{} // hashes of the clients of all requests that the other rules deny
 }
 
-// add counts a request. denied is the hit that denies the request by these rules, and others the hit
-// that denies it by the other rules. Each is nil if the rules admit the request.
+// add counts a request. denied is the hit that denies the request under these rules, and others is the
+// hit that denies it under the other rules. Each is nil if the rules admit the request.
 func (d *difference) add(of *asked, denied, others *hit) {
 	if d.clients == nil {
 		d.clients, d.others = map[uint64]struct{}{}, map[uint64]struct{}{}

@@ -13,9 +13,9 @@ import (
 type Point struct {
 	Amount    uint64   `json:"amount"`
 	Clients   float64  `json:"clients_denied_share"`            // at least once
-	Requests  *float64 `json:"requests_denied_share,omitempty"` // nil unless Amount is the limit's amount or certain multiples of it
+	Requests  *float64 `json:"requests_denied_share,omitempty"` // nil unless Amount is the amount of the limit or of a trial
 	X         float64  `json:"-"`                               // position on a logarithmic axis, 0 to 1
-	Suggested *float64 `json:"-"`                               // the share for which the amount is suggested
+	Suggested *float64 `json:"-"`                               // share for which the amount is suggested, or nil
 }
 
 // trial decides the requests of a limit with a multiple of the limit's amount.
@@ -26,8 +26,8 @@ type trial struct {
 }
 
 // try decides a hit that demand has counted, and counts a denial if counted is true. amount is the
-// amount that the client needs, and before is the client's state before demand. Until the trial of a
-// window denies a client, it uses the state of demand, so that most clients need no other state.
+// amount that the client needs, and before is the client's state before demand. Except for token buckets, the
+// trial uses the state of demand until it denies the client, so most clients need no entry in t.states.
 func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, counted bool) {
 	state, started := t.states[h.hash]
 	if !started {
@@ -46,8 +46,8 @@ func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, coun
 	}
 }
 
-// curve returns the curve of a limit with at least one client, by ascending amounts. needs are
-// the amounts that the clients need, ascending.
+// curve returns the curve of a limit with at least one client, in ascending order of amounts. needs
+// are the amounts that the clients need, ascending.
 func (c *limitStats) curve(needs []uint64, suggested []Amount) (points []Point) {
 	t, known := c.table, map[uint64]Point{} // the points by amount
 	share := func(part, all uint64) *float64 { return new(float64(part) / float64(max(all, 1))) }

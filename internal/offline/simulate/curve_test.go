@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The shares of requests on a curve are those of replays with these amounts. The shares of clients
-// fall to 0, and at suggested amounts are at most the suggested shares.
+// Where a curve has a share of requests, a replay with that amount denies the same share. The shares of
+// clients fall to 0, and at suggested amounts are at most the suggested shares.
 func TestCurve(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	var log strings.Builder

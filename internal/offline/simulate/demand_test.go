@@ -51,7 +51,7 @@ func denies(t *testing.T, s limiter.Spec, list []ask) bool {
 	return false
 }
 
-// The peak of a client is the smallest amount with which no hit is denied: with one less, a hit is denied. The burst
+// The amount suggested for one client is the smallest that denies no hit: a smaller amount denies a hit. The burst
 // of a bucket keeps its ratio to the amount.
 func TestPeaks(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{

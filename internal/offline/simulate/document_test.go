@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// fieldsOf collects the JSON fields of a type and of the types in it, by the name of the field that has the object.
+// fieldsOf adds to names the JSON fields of a type and of the types in it, by the name of the field that contains them.
 func fieldsOf(of reflect.Type, object string, names map[string][]string) {
 	if of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 		fieldsOf(of.Elem(), object, names)

@@ -9,7 +9,7 @@ import (
 	"weir/internal/plan"
 )
 
-// limitStats has the clients of one limit, and counts its requests.
+// limitStats contains the clients of one limit, and counts its requests.
 type limitStats struct {
 	LimitReport // only Requests and Denied are set before report is called
 	rule        *descriptors.Rule
@@ -67,7 +67,7 @@ type later struct {
 	at    int64
 	order uint64
 	hit   hit
-	real  bool // false for the end of a hold that was denied, because only demand has counted the hold
+	real  bool // false for the end of a denied hold, which only demand has counted
 }
 
 func (l later) before(o later) bool { return l.at < o.at || l.at == o.at && l.order < o.order } //nolint:unused // queue calls it
@@ -210,7 +210,7 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	return deniedBy
 }
 
-// load sets the fields of e for the hits of a call, with the states of the hits' counters.
+// load sets the fields of e that describe a call: its hits and the states of their counters.
 func (e *engine) load(hits []hit) {
 	n := len(hits)
 	e.hits = e.hits[:0]

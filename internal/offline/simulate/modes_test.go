@@ -10,7 +10,7 @@ import (
 	"weir/internal/plan"
 )
 
-// SHADOW_MODE and QUOTA_MODE work like their fields set in every rule. The report begins with a warning about them.
+// SHADOW_MODE and QUOTA_MODE work like setting the same field in every rule. The report begins with a warning about them.
 func TestModes(t *testing.T) {
 	const rules = `
 domain: api
@@ -54,7 +54,7 @@ descriptors:
 	}
 }
 
-// The quotas of one group deny like enforced limits. Without GroupKeys, all must be exceeded.
+// The quotas of one group deny like enforced limits. Without GroupKeys, all quotas of a request must be exceeded.
 func TestQuotaGroups(t *testing.T) {
 	log := jsonLog(t, randomLog(rand.New(rand.NewPCG(5, 5)), 500))
 	config := mustEnvoy(t, `

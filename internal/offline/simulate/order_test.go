@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// steps returns entries of a few clients, at intervals.
+// steps returns entries of a few clients, at equal intervals.
 func steps(n int, interval time.Duration) (list []entry) {
 	at := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 	for i := range n {
@@ -54,7 +54,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// Lines that come too late are counted, and a note names the first. If there are many, it is a warning.
+// Lines that come too late are counted, and a note names the first. If there are many, the note is a warning.
 func TestLate(t *testing.T) {
 	for _, last := range []int{2007, 2900} {
 		list := steps(3000, 200*time.Millisecond)

@@ -16,7 +16,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Report is the result of a replay. Its texts are plain text without control characters.
+// Report is the result of a replay. Its strings are plain text without control characters.
 type Report struct {
 	// Warnings are problems that may make the report worthless.
 	Warnings []string `json:"warnings,omitempty"`
@@ -37,7 +37,7 @@ type Report struct {
 	firstLate string    // location of the first late line
 }
 
-// Counts has numbers of lines.
+// Counts counts lines of logs.
 type Counts struct {
 	Lines int64 `json:"lines"`
 	// Unreadable counts lines that cannot be parsed. WrongLines are the first of them.
@@ -49,7 +49,7 @@ type Counts struct {
 	Refused int64  `json:"refused"`
 	Refusal string `json:"refusal,omitempty"`
 
-	endless   int64 // lines without duration
+	endless   int64 // lines without a duration
 	noRequest int64 // idle lines that are not about a request
 }
 
@@ -72,7 +72,7 @@ type WrongLine struct {
 	Text string `json:"text"` // beginning of the line
 }
 
-// String returns the line after its location and the reason.
+// String returns the location of the line, the reason and the text.
 func (w WrongLine) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", w.Log, w.Line, w.Why, w.Text)
 }
@@ -106,7 +106,7 @@ type Minute struct {
 	count
 }
 
-// Client is a client that was denied. Up to Uncertain of its denials may be other clients' denials.
+// Client is a client that was denied. Up to Uncertain of its denials may belong to other clients.
 type Client struct {
 	Client    string `json:"client"`
 	Denied    uint64 `json:"denied"`
@@ -129,7 +129,7 @@ type SeriesReport struct {
 	Denied   []uint64  `json:"denied"`
 }
 
-// Comparison has the differences between the decisions of two sets of rules.
+// Comparison contains the differences between the decisions of two sets of rules.
 type Comparison struct {
 	DeniedBefore uint64     `json:"denied_before"` // requests that the old rules deny
 	NowOnly      Difference `json:"denied_now_only"`
@@ -149,7 +149,7 @@ type Difference struct {
 // shownClients is the maximum number of clients in WorstClients.
 const shownClients = 10
 
-// Err returns the errors of the logs that could not be read to their end, or nil. Warnings has the same errors.
+// Err returns the errors of the logs that could not be read to their end, or nil. Warnings contains the same errors.
 func (r *Report) Err() error { return errors.Join(r.cut...) }
 
 func (r *Report) note(format string, args ...any) {
@@ -247,8 +247,8 @@ func (c *limitStats) report(o *Options) LimitReport {
 // ruleName returns the path of the limit's rule.
 func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
 
-// clientName returns the entries in a counter's key, see limiter.Keys. Long values are
-// digests.
+// clientName returns the entries of a counter's key as text, see limiter.Keys. Long values
+// are replaced by digests.
 func clientName(key []byte) string {
 	parts := strings.Split(string(key), "|")
 	if len(parts) > 3 { // otherwise the entries are one digest

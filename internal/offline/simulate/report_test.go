@@ -14,9 +14,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestReports replays the log in each file of testdata/reports. Without a configuration or rules
-// in the file, it uses byAddress or perAddress. The last part of the file is the expected report
-// and the denied requests.
+// TestReports replays the log in each file of testdata/reports. If the file has no configuration or
+// no rules, byAddress or perAddress is used. The last part of the file is the expected report and the
+// denied requests.
 func TestReports(t *testing.T) {
 	switches := map[string]plan.Options{"quotas_in_shadow_mode": {ShadowMode: true}}
 	files := testenv.Must(filepath.Glob("testdata/reports/*.txt"))(t)
@@ -46,7 +46,7 @@ func TestReports(t *testing.T) {
 			got := strings.ReplaceAll(text.String()+"\ndenied\n"+denied.String(), filepath.Dir(log)+"/", "")
 			testenv.Golden(t, file, head+"-- report --\n"+got)
 			page := html.String()
-			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // html/template writes the last for an unsafe value
+			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // html/template replaces an unsafe value by the last
 				if strings.Contains(page, wrong) {
 					t.Errorf("%q is in\n%s", wrong, page)
 				}

@@ -34,7 +34,7 @@ type Options struct {
 	Shares  []float64         // shares of denied clients for which to suggest amounts, ascending
 	Denied  io.Writer         // gets a line for each denied request; nil disables it
 	// Progress, if not nil, is called up to five times a second with the number of lines so far, and
-	// with the share of the logs that was read, or 0 if their size is unknown.
+	// with the share of the logs that has been read, or 0 if their size is unknown.
 	Progress func(lines int64, share float64)
 }
 
@@ -50,15 +50,15 @@ type run struct {
 	engine   *engine
 	old      *engine // nil unless rules are compared
 	report   *Report
-	list     *bufio.Writer // buffer before Denied
+	list     *bufio.Writer // buffers writes to Denied
 	shownAt  time.Time
 	clock    int64 // time of the last decided request
 	nowOnly  difference
 	wereOnly difference
 }
 
-// Lines may be late by the duration disorder. A request is decided when all logs have been read up to
-// a line that is disorder later than the request, or when more than maxWaiting requests wait.
+// The lines of a log may be out of order by up to disorder. A request is decided when every log has been read
+// up to a line that is at least disorder later, or when more than maxWaiting requests wait.
 const (
 	disorder   = minute
 	maxWaiting = 500_000
@@ -141,7 +141,7 @@ func (r *run) replay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// share returns the share of the logs that was read, or 0 if the size of one is unknown.
+// share returns the share of the logs that has been read, or 0 if the size of any log is unknown.
 func (r *run) share() float64 {
 	var read, size int64
 	for _, s := range r.sources {
@@ -154,7 +154,7 @@ func (r *run) share() float64 {
 	return float64(read) / float64(size)
 }
 
-// release decides the waiting requests until a time. Lines before that time that are read later are late.
+// release decides the waiting requests up to a time. A line from before that time is late if it is read afterwards.
 func (r *run) release(until int64) {
 	for len(r.waiting) > 0 {
 		b := r.waiting[0]
@@ -173,7 +173,7 @@ func (r *run) release(until int64) {
 	}
 }
 
-// decide decides a request, and counts it if it is late.
+// decide decides a request. It also counts requests that are late.
 func (r *run) decide(b *batch, ev *event) {
 	if ev.at < r.clock {
 		r.report.Late++

@@ -20,7 +20,7 @@ import (
 	"weir/internal/plan"
 )
 
-// batch has the events of a block of lines, sorted by time.
+// batch contains the events of a block of lines, sorted by time.
 type batch struct {
 	Counts
 	log    string
@@ -38,10 +38,10 @@ type event struct {
 	at       int64 // since the epoch
 	duration int64
 	line     int64
-	now, old asked // hits by the rules, and by the old rules
+	now, old asked // hits on limits of the rules, and of the old rules
 }
 
-// asked has the hits at the beginning and at the end of a request.
+// asked contains the hits at the beginning and at the end of a request.
 type asked struct{ begins, ends []hit }
 
 // hit is a hit with the statistics of its limit.
@@ -53,7 +53,7 @@ type hit struct {
 }
 
 // source makes the batches of a log, concurrently with the decisions. It parses each line and computes the
-// descriptors by Envoy's configuration. Package plan makes the hits, as in the server.
+// descriptors from Envoy's configuration. Package plan makes the hits, as in the server.
 type source struct {
 	run     *run
 	log     *accesslog.Source
@@ -195,7 +195,7 @@ func (s *source) describe(r *accesslog.Record) {
 	s.addHeader(":path", r.Path)
 	s.addHeader(":method", r.Method)
 	for _, name := range s.run.Envoy.Needs {
-		value := r.Get(name) // accesslog has the same names
+		value := r.Get(name) // accesslog uses the same names
 		switch name {
 		case ":path", ":method": // added above
 		case envoyconfig.RemoteAddress:
@@ -224,7 +224,7 @@ func (s *source) addHeader(name, value string) {
 	}
 }
 
-// appendHits appends to b the hits that the rules of e make of all descriptors, and makes begins and ends slices of them.
+// appendHits appends to b the hits of all descriptors on limits of e, and sets of.begins and of.ends to slices of b.hits.
 func (s *source) appendHits(b *batch, e *engine, of *asked) error {
 	first, ends := len(b.hits), len(b.hits)
 	for rest := s.results; len(rest) > 0; { // results at the end of the request come last

@@ -8,7 +8,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// table has the counters of one limit by the hashes of their keys. There may be many millions, so properties that only
+// table maps hashes of keys to the counters of one limit. There may be many millions, so properties that only
 // some clients have are in separate maps. Only hulls and logs have pointers, which the garbage collector must follow.
 type table struct {
 	limit   *limiter.Limit
@@ -17,13 +17,13 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // empty unless amounts are suggested for a token bucket
-	logs    map[uint64]*logs    // empty if the limit is no sliding log
-	largest *limiter.Limit      // limit with the largest amount, whose log keeps most units; nil if the limit is no sliding log
+	logs    map[uint64]*logs    // empty unless the limit is a sliding log
+	largest *limiter.Limit      // limit with the amount MaxLogged, whose log keeps the most units; nil unless the limit is a sliding log
 	trials  []*trial            // for suggestions; nil for requests in flight and sliding logs
 	hits    uint64              // number of hits that each trial counts
 }
 
-// peak has the state of a client for demand, which counts all requests of the client as admitted.
+// peak is the state of a client for demand, which counts all requests of the client as admitted.
 type peak struct {
 	alone  limiter.State // not used for token buckets
 	amount uint64        // smallest amount that never denies the client
@@ -36,8 +36,8 @@ type logs struct{ real, alone limiter.Log }
 type client struct {
 	state limiter.State
 	peak
-	hull *hull // nil if the limit is no token bucket
-	logs *logs // nil if the limit is no sliding log
+	hull *hull // nil unless the limit is a token bucket
+	logs *logs // nil unless the limit is a sliding log
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
@@ -87,13 +87,13 @@ func burstRatio(l *limiter.Limit) float64 {
 	return float64(l.Size()) / float64(l.RequestsPerUnit)
 }
 
-// demand counts a hit of a client, and raises the client's peak if needed: the smallest amount
-// that would never have denied the client. It counts all requests of a client as admitted, so that the
-// peak does not depend on the amount in the rules, nor on other limits.
+// demand counts a hit of a client and, if needed, raises c.amount, the smallest amount that would
+// never have denied the client. It counts all requests of a client as admitted, so that the
+// amount does not depend on the amount in the rules, or on other limits.
 //
-// For windows, logs and requests in flight, the server's code counts, with every request charged. The
-// peak is then the maximum use. This is not possible for token buckets, whose refill depends on
-// the amount; see hull.
+// For windows, logs and requests in flight, limiter.Count counts the hit, with every request charged, and
+// the amount is the maximum use. This is not possible for token buckets, whose refill depends on
+// their amount; see hull.
 func (t *table) demand(c *client, h *limiter.Hit, now int64) {
 	if t.limit.Algorithm == limiter.TokenBucket {
 		if h.Refund {
@@ -137,8 +137,8 @@ func (t *table) needs() []uint64 {
 	return needs
 }
 
-// suggest returns the smallest amount that would have denied at most the part share, from 0 to 1, of
-// the clients. needs has the amount that each client needs, in ascending order.
+// suggest returns the smallest amount that would have denied at most the given share of the clients.
+// The share is from 0 to 1. needs has the amount that each client needs, in ascending order.
 func suggest(needs []uint64, share float64) uint64 {
 	return needs[len(needs)-1-int(share*float64(len(needs)))]
 }
@@ -160,7 +160,7 @@ const maxPoints = 64
 
 type point struct {
 	at     int64   // microseconds since the epoch
-	before float64 // cost of all hits until then
+	before float64 // cost of all earlier hits
 }
 
 // add counts a hit, and returns the new smallest amount. amount is the smallest amount so far. For ratio, see burstRatio.

@@ -16,7 +16,7 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// The report as text and the report as HTML use the phrases in words.
+// The text report and the HTML report both use the phrases in words.
 var (
 	//go:embed words.tmpl
 	words string

@@ -23,15 +23,15 @@ const (
 	Nginx Format = "nginx"
 )
 
-// Record is a parsed line. Its texts may contain any bytes. They refer to the memory of the
+// Record is a parsed line. Its strings may contain any bytes. They refer to the memory of the
 // line and of the parser, and are invalid after the next line is parsed.
 type Record struct {
 	// At is the time at which the request began, in microseconds since the epoch. For a line of
 	// nginx without a duration, it is the time at which the request ended.
 	At       int64
 	Duration int64 // duration of the request in microseconds, or -1 if the line has none
-	// NoRequest reports whether the path is empty or *, or the authority is empty. Then the proxy's filters saw no
-	// request, for example because of a TLS handshake on an HTTP port. It is false if the line has no such fields.
+	// NoRequest is true if the path is * or, except for CONNECT, empty, or if the authority is empty. Then the proxy's
+	// filters saw no request, for example because of a TLS handshake on an HTTP port. A missing field is not empty.
 	NoRequest    bool
 	Method, Path string // the path includes the query
 
@@ -86,7 +86,7 @@ type Parser struct {
 	json    fastjson.Parser
 	numbers []byte   // memory for numbers of the line, as text
 	inner   []byte   // memory for a line after unwrap
-	shows   []string // properties that only requests have: requestFields, and properties of the mapping
+	shows   []string // properties that only requests have: requestFields and the mapping's, except time and duration
 	parts   []string // parts of a text line
 }
 

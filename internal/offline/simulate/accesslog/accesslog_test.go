@@ -79,7 +79,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// The same lines, as kubectl, Docker, a container runtime and Emissary write them.
+// The same lines are parsed in the forms in which kubectl, Docker, a container runtime and Emissary write them.
 func TestWrappedLines(t *testing.T) {
 	inJSON := func(line string) string {
 		quoted := testenv.Must(json.Marshal(line + "\n"))(t)
@@ -116,7 +116,7 @@ func check(t *testing.T, p *Parser, line string, w want) {
 	}
 }
 
-// A client must not be able to move fields with quotes in its headers, which Envoy's text format does not escape.
+// A client must not be able to move fields by quotes in its headers. Envoy's text format does not escape quotes.
 func TestForgedFields(t *testing.T) {
 	const envoy = `[2016-04-15T20:17:00.310Z] "GET %p HTTP/1.1" 204 - 154 0 226 100 "%x" "%u" "%i" "%a" "10.0.2.1:80"`
 	const istio = `[2020-11-25T21:26:18.409Z] "GET %p HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "%x" "%u" "%i" "%a" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 9.9.9.9:0 %s default`
@@ -196,7 +196,7 @@ func TestOtherFormats(t *testing.T) {
 	}
 }
 
-// Some lines are not about a request that Envoy's filters see. A line without a field for the path is about a request.
+// Some lines are not about a request that Envoy's filters see. A line without a field for the path counts as a request.
 func TestNoRequest(t *testing.T) {
 	const head, tail = `[2016-04-15T20:17:00.310Z] "`, `" 400 - 0 11 0 - "-" "-" "-" "host" "-"`
 	const nginx, after = `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "`, `" 400 150 "-" "-"`
@@ -242,7 +242,7 @@ func TestNoRequest(t *testing.T) {
 	}
 }
 
-// If a line has several names of a field, their order decides which one counts, even if earlier lines had others.
+// If a line has several fields for a property, their order decides which one is used, whatever earlier lines had.
 // A null or a dash does not count as a value.
 func TestOrderOfNames(t *testing.T) {
 	both := `{"start_time":1700000000,"time":1800000000,"path":"/a","url":"/b","duration":1,"request_time":2,"method":"GET","downstream_remote_address":"10.0.0.1","remote_addr":"10.0.0.2","x-user":"ann","x_user":"bob"}`

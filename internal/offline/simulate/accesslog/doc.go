@@ -7,5 +7,5 @@
 //	time.go       formats of times
 //	source.go     Source: a file, compressed or not -> blocks of full lines
 //
-// The package knows nothing of rate limits.
+// The package knows nothing about rate limits.
 package accesslog

@@ -7,7 +7,7 @@ import (
 	"weir/internal/descriptors/spelling"
 )
 
-// These are names of properties that are no headers.
+// These are names of properties that are not headers.
 const (
 	RemoteAddress = ":remote_address"        // may have a port
 	DirectAddress = ":direct_remote_address" // address of the connection; may have a port
@@ -63,11 +63,11 @@ type field struct {
 
 func newField(called, name string) field { return field{called, name, strings.Split(name, ".")} }
 
-// Mapping has the JSON field of a property, by the property's name. Other properties have the usual fields.
+// Mapping maps names of properties to their JSON fields. A property that is not in it has the usual fields.
 type Mapping map[string]field
 
 // ParseMapping parses pairs such as end_time=ts, remote_address=client.ip and header:x-user=user. A field with a dot
-// may be a field with that name or a field of a nested object. ParseMapping fails if a name is unknown or repeated.
+// is a field with exactly that name or a path into objects. ParseMapping fails if a name is unknown or repeated.
 func ParseMapping(pairs []string) (Mapping, error) {
 	m := Mapping{}
 	for _, pair := range pairs {
@@ -99,7 +99,7 @@ func ParseMapping(pairs []string) (Mapping, error) {
 	return m, nil
 }
 
-// fieldsOf returns the JSON fields that may have a property. In each line, the first field that has a value counts.
+// fieldsOf returns the JSON fields that may have a property. In each line, the first field that has a value is used.
 func (p *Parser) fieldsOf(is string) []field {
 	if p.fields[is] == nil {
 		snake := strings.ReplaceAll(is, "-", "_")

@@ -53,7 +53,7 @@ func (s *Source) Progress() (read, size int64) {
 	return read, info.Size()
 }
 
-// begin sets up the reader, which decompresses a gzip log, and skips a byte order mark.
+// begin sets up the reader. It decompresses a gzipped log, and skips a byte order mark.
 func (s *Source) begin() error {
 	s.in = bufio.NewReaderSize(s.file, maxLine)
 	if magic, _ := s.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {

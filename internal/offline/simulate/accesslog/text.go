@@ -7,14 +7,14 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// around has, for each kind of part of a line, the text before and the text after the part. A raw part is in quotes and
+// around contains the text before and after each kind of part that a line can have. A raw part is in quotes and
 // may contain quotes, because Envoy does not escape quotes. A raw part ends where the next part can begin.
 var around = [...][2]string{
 	'w': {"", " "}, // word
 	'[': {"[", "]"},
-	'"': {`"`, `"`},   // part in quotes, without quotes within
+	'"': {`"`, `"`},   // quoted part that contains no quotes
 	'r': {`"`, `" `},  // raw part before a word
-	'R': {`"`, `" "`}, // raw part before a part in quotes
+	'R': {`"`, `" "`}, // raw part before a quoted part
 }
 
 // layout is the layout of a line: the kind of each part, and the property in each part, or "" if no property is read.
@@ -23,7 +23,7 @@ type layout struct {
 	fields []string
 }
 
-// layouts has Envoy's default format, Istio's format, which adds addresses, and nginx combined,
+// layouts contains Envoy's default format, Istio's format, which adds addresses, and nginx combined,
 // which is often extended, usually with x-forwarded-for first.
 var layouts = map[Format]*layout{
 	Envoy: {`[rwwwwww"RRR"`, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},

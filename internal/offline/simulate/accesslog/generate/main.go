@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// disorder is the length of a block of lines in time. Within a block, the order of lines is random.
+// disorder is the span of time of a block of lines. Within a block, the order of lines is random.
 const disorder = 20 * time.Second
 
 // write writes the lines, in random order within blocks.
