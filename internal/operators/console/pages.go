@@ -28,7 +28,7 @@ const maxKeys = 25
 // nowPage is the data of the page Now.
 type nowPage struct {
 	Chart chart
-	// Window is minute or hour, and Servers is this or all, from the query.
+	// Window is "minute" or "hour", and Servers is "this" or "all", from the query.
 	Window, Servers string
 	Denials         operators.Denials
 	Exceptions      operators.ExceptionList
@@ -225,7 +225,7 @@ func draw(rates []api.Rates, now time.Time) (c chart) {
 	return c
 }
 
-// point returns a point of a curve. part is its height as a share of chartHeight.
+// point returns a point of a curve. The parameter part is its height as a share of chartHeight.
 func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
 
 // roundUp returns the smallest of the numbers 1, 2, 5, 10, 20, 50 and so on that is not below n.
@@ -292,8 +292,8 @@ func exception(form url.Values) (e plan.Exception, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset make the change of a form, and return the name of the message
-// on the next page.
+// addException, removeException and reset make the change that a form asks for, and return the name of the
+// message on the next page.
 func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {
