@@ -334,7 +334,7 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 
 // prune removes the amounts that the body does not have, unless they were changed after the start. It removes
 // nothing if a line was refused, because the line may have meant one of these amounts. Without Yes, it also
-// removes nothing if they are more than a tenth of all, the number of amounts at the start.
+// removes nothing if these amounts are more than a tenth of all, the number of amounts at the start.
 func (o *order) prune(ctx context.Context, all int) error {
 	n := len(o.others)
 	if o.done.Refused > 0 || 10*n > all && !o.Yes {

@@ -252,7 +252,7 @@ func (s *Spending) list(now time.Time) BudgetList {
 // its last change. If the store fails, no budget changes.
 func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	var hits []limiter.Hit
-	var of []*Budget // by hit
+	var of []*Budget // of[i] is the budget of hits[i]
 	for i := range budgets {
 		b := &budgets[i]
 		text, _ := b.Descriptor.Spell()

@@ -163,8 +163,8 @@ func TestBudgetIsUsedUpAt(t *testing.T) {
 			t.Errorf("used up after %v minutes, want %v (used %d)", got, minutes, b.Used)
 		}
 	}
-	wants(pass(0, 10, 10), math.NaN())   // 100 in 10 minutes: 600 in the hour
-	wants(pass(10, 10, 20), math.NaN())  // 300 in 20 minutes, 235 in the last 12: 900 in the hour
+	wants(pass(0, 10, 10), math.NaN())   // 100 in 10 minutes, so 600 in the hour
+	wants(pass(10, 10, 20), math.NaN())  // 300 in 20 minutes, 235 in the last 12, so 900 in the hour
 	wants(pass(20, 15, 30), 35+250/30.0) // 750, and 30 a minute in the last quarter
 	wants(pass(35, 20, 0), math.NaN())   // nobody used it for a quarter of the hour
 	s, used = NewSpending(prometheus.NewRegistry()), 100

@@ -174,7 +174,7 @@ descriptors:
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 15, Unit: limiter.Day}, "org|plan override 2 of 15, org orgs 2 of 50"},
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Day}, "org|plan override 3 of 20, org orgs 3 of 50"},
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Minute}, "org|plan override 1 of 99, org|plan override 4 of 20, org orgs 4 of 50"},
-		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99}, "org|plan day 4 of 9, org orgs 4 of 50"}, // invalid, which denies
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99}, "org|plan day 4 of 9, org orgs 4 of 50"}, // invalid, so the request is denied
 		{"org=a,plan=x", plan.Override{}, "org|plan day 5 of 9, org orgs 5 of 50"},
 		{"org=a,upload=x,request_id=1", plan.Override{RequestsPerUnit: 5, Unit: limiter.Minute}, "org|upload override 1 of 5, org orgs 6 of 50"},
 		{"org=a,free=x", plan.Override{RequestsPerUnit: 5, Unit: limiter.Hour}, "override override 1 of 5, org orgs 7 of 50"},

@@ -27,8 +27,8 @@ const (
 	hourParts   = 12  // sub-windows of the hour
 	partMinutes = 5   // minutes in a sub-window of the hour
 	sketchSize  = 512 // maximum number of keys in a sub-window
-	keySize     = 256 // maximum bytes of a key
-	requestSize = 64  // maximum bytes of a request's ID
+	keySize     = 256 // maximum size of a key, in bytes
+	requestSize = 64  // maximum size of a request's ID, in bytes
 	maxBeside   = 4   // maximum number of a request's counters to keep
 )
 
@@ -244,7 +244,7 @@ type Minute struct {
 	RequestID string `json:"request_id,omitempty"` // ID of the last denied request in a sub-window of five minutes, if that request came in this minute
 }
 
-// addMinute adds the denials of minute number at, counted from the epoch. It is at most an hour after First.
+// addMinute adds the denials of a minute, given by its number since the epoch, at most an hour after First.
 func (k *Key) addMinute(at int64, m Minute) {
 	i := int(min(max(at-k.First.Unix()/60, 0), 60)) // bounded in case a clock was set
 	k.Minutes = append(k.Minutes, make([]Minute, max(i+1-len(k.Minutes), 0))...)
@@ -354,7 +354,7 @@ func jsonSize(v any) int {
 	return len(text) + 1
 }
 
-// cutKeys reduces the number of keys of each limit to most, and adjusts OthersAtMost.
+// cutKeys reduces the keys of each limit to the number given by most, and adjusts OthersAtMost.
 func (d *Denials) cutKeys(most int) {
 	for _, l := range d.limits() {
 		if len(l.Keys) > most {
@@ -416,7 +416,7 @@ func mergeWindows(windows []Window) Window {
 			}
 			m.Source, m.Location = l.Source, cmp.Or(l.Location, m.Location)
 			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
-			for _, k := range l.Keys { // the part of windows that do not list k is added below
+			for _, k := range l.Keys { // the denials in windows that do not list k are added below
 				id := key{name, k.Descriptor.id()}
 				index, known := indexes[id]
 				if !known {

@@ -87,7 +87,7 @@ func (x *Excerpt) MayHave(e limiter.Entry) bool {
 	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool { return x.mayBe(kept, e) })
 }
 
-// mayBe reports whether e is, or may be, the entry of the request's descriptor that x shows as kept.
+// mayBe reports whether kept, an entry of x, shows e or may show e.
 func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 	got := kept.Bytes()
 	return got == e || got.Key == e.Key && (kept.Shared ||
@@ -95,7 +95,7 @@ func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 		x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
 }
 
-// extends reports whether the request's descriptor begins, or may begin, with entries, and has more entries.
+// extends reports whether the request's descriptor begins, or may begin, with the given entries and has more.
 func (x *Excerpt) extends(entries []limiter.Entry) bool {
 	return len(x.Entries)+x.More > len(entries) && slices.EqualFunc(x.Entries[:min(len(entries), len(x.Entries))], entries, x.mayBe)
 }

@@ -148,7 +148,7 @@ const (
 	ErrNotFound     Kind = http.StatusNotFound            // for example, no such exception
 	ErrFull         Kind = http.StatusConflict            // the maximum number is reached
 	ErrInvalidRules Kind = http.StatusUnprocessableEntity // the rules were read, but are invalid
-	ErrUnavailable  Kind = http.StatusServiceUnavailable  // Redis fails, asking again may help
+	ErrUnavailable  Kind = http.StatusServiceUnavailable  // Redis fails, or no rules are loaded; asking again may help
 )
 
 // Error implements error.
@@ -198,7 +198,7 @@ func (s *Servers) Others() map[string]string { return *s.others.Load() }
 // Silence returns the error of Run's last call to Redis, or nil. Run calls Redis even without requests.
 func (s *Servers) Silence() error { return *s.silence.Load() }
 
-// Report is one server's part of an answer for all servers.
+// Report is one server's part of an answer that covers all servers.
 type Report struct {
 	Denials Denials           `json:"denials"`
 	Budgets BudgetList        `json:"budgets"`

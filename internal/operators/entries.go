@@ -33,7 +33,7 @@ type feed struct {
 const (
 	maxChanges = 4096        // in a list of changes, as in change.lua
 	checkEvery = time.Minute // to find changes that an older version of Weir made without the list
-	atOnce     = 32          // maximum number of changes in a call, so that decisions need not wait for Redis
+	atOnce     = 32          // maximum number of changes in a call, so that a call hardly delays decisions
 )
 
 // newest returns the newest change that this server has read from a part, or "" if the part had none.

@@ -26,7 +26,7 @@ import (
 // endpoint receives events.
 type endpoint struct {
 	*httptest.Server
-	answer func(n int, w http.ResponseWriter, r *http.Request) // to the nth event, or nil to accept it
+	answer func(n int, w http.ResponseWriter, r *http.Request) // answers the nth event; if nil, all events are accepted
 
 	mu   sync.Mutex
 	all  []string // the events as "threshold used descriptor", in order

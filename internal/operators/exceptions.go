@@ -40,7 +40,7 @@ type ExceptionStore struct {
 	next     time.Time                     // time of the next expiry, at most forgetAfter ahead
 	failing  bool                          // the last load failed
 	unread   error                         // why an exception cannot be read, or nil once that is logged
-	warn     rate.Sometimes                // limits the log of unread
+	warn     rate.Sometimes                // limits how often unread is logged
 }
 
 // NewExceptionStore returns a store for the exceptions of all servers that use shared, or of this server

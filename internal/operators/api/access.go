@@ -187,9 +187,9 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 	return false
 }
 
-// signed returns the value of a console cookie that expires at the time until, in nanoseconds since the
-// epoch. The cookie does not reveal the token. All servers with the same token accept the cookie, because the
-// servers may share one address.
+// signed returns the value of a console cookie that expires at the time given by until, in nanoseconds since
+// the epoch. The cookie does not reveal the token. All servers with the same token accept the cookie, because
+// the servers may share one address.
 func (a *Access) signed(until string) string {
 	mac := hmac.New(sha256.New, []byte(a.Token.Text()))
 	_, _ = io.WriteString(mac, "weir console until "+until)

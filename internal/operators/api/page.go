@@ -29,7 +29,7 @@ func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 
 // rendering is a rendered page. During the rendering, it is the http.ResponseWriter.
 type rendering struct {
-	version, until time.Time // requests that arrive before until get this page if the version is still the same
+	version, until time.Time // a request that arrives earlier than until gets this page if the version is still the same
 
 	status int
 	header http.Header

@@ -85,7 +85,7 @@ var (
 	ErrUnreachable  = errors.New("cannot reach the server")
 	ErrUnauthorized = errors.New("refused by the server")
 	ErrNotFound     = errors.New("not found by the server")
-	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails
+	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails, or no rules are loaded
 )
 
 // ask sends a request and decodes the answer. The parameter text names the template for the Answer. Neither

@@ -25,14 +25,14 @@ import (
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
-	Bad             bool   // no rule matches the descriptor, a line is refused, or the server has a red problem
+	Bad             bool   // no rule matches the descriptor, a line was refused, amounts were not pruned, or the server has a red problem
 	Value           any
 	Window          *operators.Window // window of Value that the text shows
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options
 
-	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First has the
+	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First is the
 	// first descriptor that can be pasted, as arguments of a command. Key sets both fields.
 	Lacking map[string]bool
 	First   string

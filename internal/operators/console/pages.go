@@ -78,7 +78,7 @@ func (c *console) now(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// storePage has the metrics of the store, by name and by the values of labels, now and some seconds ago.
+// storePage has the metrics of the store, by name and label values, now and some seconds ago.
 type storePage struct {
 	Now, before map[string]map[string]float64
 	Seconds     float64
@@ -144,7 +144,7 @@ var words = template.FuncMap{
 	"short":  func(s string) string { return api.Short(s, 256) },
 	"mode":   descriptors.ModeWord,
 	"number": plaintext.Number,
-	"uses":   func(n uint64) string { return plaintext.Number(n) }, // the template passes what a pointer points to
+	"uses":   func(n uint64) string { return plaintext.Number(n) }, // the template dereferences a pointer
 	"per":    func(n, of float64) float64 { return n / of },
 	"now":    time.Now,
 	"rate":   rate,
@@ -195,7 +195,7 @@ const (
 	chartHeight = 200
 )
 
-// draw returns a chart of rates up to now. rates must have the oldest first.
+// draw returns a chart of rates up to now. The rates must be in order, the oldest first.
 func draw(rates []api.Rates, now time.Time) (c chart) {
 	top, last := 1.0, ""
 	c.Empty = true
