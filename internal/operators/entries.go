@@ -117,7 +117,7 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 			}
 			slices.Reverse(changes)
 			f.changes[part] = append([]string{}, changes...)
-		case len(changes) == 0 && size >= 0 && size != n: // an older version has made changes
+		case len(changes) == 0 && size >= 0 && size != n: // another server has set lost texts again, or an older version has made changes
 			return f.readAll(ctx, part)
 		case len(changes) == 0:
 			return nil
