@@ -36,11 +36,11 @@ type Assignment struct {
 	Limit      string `json:"limit,omitempty"`
 	Amount     Amount `json:"amount,omitempty"`
 	Note       string `json:"note,omitempty"`
-	// ID names the change, which is made only once. Only bodies have an ID. Only answers have the fields below.
+	// ID names the change, which is made only once. Only requests have an ID. Only answers have the fields below.
 	ID     string    `json:"id,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	By     string    `json:"by,omitempty"`
-	NoRule string    `json:"no_rule,omitempty"` // reason why no limit has the amount, or ""
+	NoRule string    `json:"no_rule,omitempty"` // reason why the amount applies to no limit, or ""
 
 	changes string // names of the last changes, as digests of changeName bytes
 }
@@ -56,7 +56,7 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 
 // AssignmentList is the answer of GET /assigned.
 type AssignmentList struct {
-	Assigned []Assignment `json:"assigned"` // the first of all, sorted
+	Assigned []Assignment `json:"assigned"` // the first amounts in sorted order
 	Total    int          `json:"total"`
 }
 
@@ -100,11 +100,11 @@ const (
 	changeName = 11 // size of a change's name in a text; a text keeps the last 16 names
 	maxNote    = 200
 	maxLine    = 64 << 10
-	maxRate    = 18_000 // changes per second, so that decisions have enough of the processors and of Redis
+	maxRate    = 18_000 // changes per second, which leaves enough time of the processors and of Redis for decisions
 )
 
 // Assign carries out the lines of a body. After a line that it refuses, it goes on with the next line. If
-// Assign fails, the answer has the changes that were made until then.
+// Assign fails, the answer has the changes made before the failure.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
 	o := order{Desk: d, How: how, tree: d.Tree(), others: map[string]time.Time{}, seed: maphash.MakeSeed(), first: map[uint64]int{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
 	if o.tree == nil {
@@ -158,19 +158,19 @@ type order struct {
 	*Desk
 	How
 	tree   *descriptors.Tree
-	others map[string]time.Time // for Prune, by ID, the Since of the amounts that existed at the start and that the body does not have
+	others map[string]time.Time // for Prune, Since of each amount that existed at the start and is not in the body, by ID
 	seed   maphash.Seed
-	first  map[uint64]int // line of CSV that set an amount, by the hash of the amount's ID, because the garbage collector would visit strings
+	first  map[uint64]int // number of the CSV line that set an amount, by the hash of the amount's ID; string keys would burden the garbage collector
 	since  time.Time
 	pace   *rate.Limiter
 	done   AssignedChanges
 	lines  [plan.SharedParts][]orderLine // collected lines by part, still to be carried out
 
-	id, text string // ID and text of the last change; for a removal, the text before it
+	id, text string // ID and text of the last change; after a removal, the removed text
 }
 
-// orderLine is a line that assigns or removes the amount with the ID id. If Since is not zero, it removes
-// the amount only if the amount was assigned at that time.
+// orderLine is a line that assigns or removes the amount with the ID id. If Since is not zero, a removal
+// applies only to an amount that was assigned at that time.
 type orderLine struct {
 	Assignment
 	line int
@@ -180,7 +180,7 @@ type orderLine struct {
 	limit *limiter.Limit
 }
 
-// find sets the id, rule and limit to which l refers, and makes the text of a number canonical. If l is
+// find sets the id, rule and limit to which l refers, and makes the text of its amount canonical. If l is
 // refused, find returns an error with the reason.
 func (o *order) find(l *orderLine) error {
 	domain, err := explain.ParseDomain(l.Domain)
@@ -218,7 +218,7 @@ func (o *order) find(l *orderLine) error {
 	return nil
 }
 
-// add collects a line, and carries out the collected lines of its part once their number is atOnce.
+// add collects a line, and carries out the collected lines of its part once there are atOnce of them.
 func (o *order) add(ctx context.Context, line orderLine) error {
 	part := plan.PartOf(line.id)
 	if o.lines[part] = append(o.lines[part], line); len(o.lines[part]) < atOnce {
@@ -273,7 +273,7 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 	return err
 }
 
-// apply returns the text of an amount after a line, or "" for a removed amount, and counts the line in done.
+// apply returns an amount's text after a line is applied, or "" for a removed amount, and counts the line in done.
 func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text string) {
 	was, isRead := readText(cmp.Or(old, "0\n0\n\n\n"))
 	before, isAmount := plan.ParseAmount(string(was.Amount))
@@ -318,7 +318,7 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 		return old
 	case isSame:
 		done.Unchanged++
-		if l.ID == "" { // otherwise, the name of the change is new
+		if l.ID == "" { // otherwise, the text gets the name of the change
 			return old
 		}
 	case old == "":
@@ -332,9 +332,9 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	return fmt.Sprintf("%s\n%d\n%s\n%s\n%s", amount, since, by, cmp.Or(note, was.Note), names[max(0, len(names)-16*changeName):])
 }
 
-// prune removes the amounts that the body does not have, unless they were changed after the start. It
-// removes nothing if a line was refused, because the line may have meant one of these amounts, or if they
-// are more than a tenth of the amounts at the start, whose number is all, and Yes is false.
+// prune removes the amounts that the body does not have, unless they were changed after the start. It removes
+// nothing if a line was refused, because the line may have meant one of these amounts. Without Yes, it also
+// removes nothing if these amounts are more than a tenth of all, the number of amounts at the start.
 func (o *order) prune(ctx context.Context, all int) error {
 	n := len(o.others)
 	if o.done.Refused > 0 || 10*n > all && !o.Yes {
@@ -391,8 +391,8 @@ func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, 
 
 var errNotUTF8 = errors.New("it is not UTF-8; write other bytes as \\x and two digits")
 
-// readLines calls yield for each line of a body, with the number of the line, and with its assignment or
-// the error with which it cannot be read. If yield fails, readLines stops and returns the error.
+// readLines calls yield for each line of a body, with the line's number and its assignment, or with an error
+// if the line cannot be read. If yield fails, readLines stops and returns the error.
 func readLines(body io.Reader, how How, yield func(line int, row Assignment, err error) error) error {
 	in := bufio.NewReader(body)
 	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // Excel writes this mark
@@ -419,7 +419,7 @@ func readLines(body io.Reader, how How, yield func(line int, row Assignment, err
 	return lines.Err()
 }
 
-// readCSV reads rows of CSV. The first line may name the columns in another order.
+// readCSV reads rows of CSV. The first line may name the columns in a different order.
 func readCSV(body io.Reader, isRemoval bool, yield func(line int, row Assignment, err error) error) error {
 	r, columns := csv.NewReader(body), []string{"domain", "descriptor", "limit", "amount", "note"}
 	r.FieldsPerRecord, r.ReuseRecord, r.TrimLeadingSpace = -1, true, true
@@ -477,7 +477,7 @@ func readHeader(names, known []string, isRemoval bool) ([]string, error) {
 	return slices.Clone(names), nil
 }
 
-// assigned returns the amount that is assigned to a limit for entries, or nil.
+// assigned returns the amount that is assigned to a limit for the given entries, or nil.
 func (d *Desk) assigned(domain string, entries []limiter.Entry, limit string) *Assignment {
 	id, part := plan.AssignedID(domain, entries, limit)
 	if text := d.Plan.Assigned.Text(part, id); text != "" {
@@ -507,7 +507,7 @@ func readText(text string) (a Assignment, ok bool) {
 }
 
 // Assigned returns the first n assigned amounts of a domain, or of all domains if domain is empty, whose
-// descriptor begins with prefix. domain and prefix are in the syntax of commands.
+// descriptors begin with prefix. The parameters domain and prefix are in the syntax of commands.
 func (d *Desk) Assigned(domain, prefix string, n int) AssignmentList {
 	list := AssignmentList{Assigned: []Assignment{}}
 	for part := 1; part < plan.SharedParts; part++ {

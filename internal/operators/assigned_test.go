@@ -44,7 +44,7 @@ func (d *Desk) use(t *testing.T, rules string) {
 	d.Tree = func() *descriptors.Tree { return tree }
 }
 
-// assigner is a server with rules for assigned amounts.
+// assigner returns a server with rules for assigned amounts, and its log.
 func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
 	t.Helper()
 	log := new(testenv.Log)
@@ -133,7 +133,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestBadHeader assigns nothing if the names of columns are invalid.
+// TestBadHeader checks that nothing is assigned if the names of columns are invalid.
 func TestBadHeader(t *testing.T) {
 	d, _ := assigner(t, nil)
 	for header, want := range map[string]string{
@@ -152,8 +152,8 @@ func TestBadHeader(t *testing.T) {
 	}
 }
 
-// TestRepeatedLines repeats a change with its id and another amount, and an amount that the rule can no
-// longer count.
+// TestRepeatedLines repeats a change with the same ID and another amount, and with an amount that the rule
+// can no longer count.
 func TestRepeatedLines(t *testing.T) {
 	d, _ := assigner(t, nil)
 	assign := func(amount int, id string) AssignedChanges {
@@ -177,7 +177,7 @@ func TestRepeatedLines(t *testing.T) {
 	}
 }
 
-// TestPruneKeepsLaterChanges assigns amounts while a file is read that lacks them.
+// TestPruneKeepsLaterChanges assigns amounts that are not in the file that is being read.
 func TestPruneKeepsLaterChanges(t *testing.T) {
 	d, _ := assigner(t, nil)
 	assign := func(body string) {
@@ -190,7 +190,7 @@ func TestPruneKeepsLaterChanges(t *testing.T) {
 		got, _ := d.Assign(t.Context(), in, How{CSV: true, Prune: true, Yes: true})
 		done <- got
 	}()
-	_, err := out.Write([]byte("api,tenant=old,,1\n")) // returns once the body is read
+	_, err := out.Write([]byte("api,tenant=old,,1\n")) // returns once the line is read
 	testenv.OK(t, err)
 	assign("api,tenant=sold,,9\napi,tenant=raised,,9\n")
 	testenv.OK(t, out.Close())
@@ -199,8 +199,8 @@ func TestPruneKeepsLaterChanges(t *testing.T) {
 	}
 }
 
-// TestPrepaidWhileRedisFails adds to amounts on two servers while Redis is frozen, emptied, killed and
-// set back, as by a failover to a replica that lags. A change without an answer is repeated under its name. All
+// TestPrepaidWhileRedisFails adds to amounts on two servers while Redis is frozen, emptied, killed and set
+// back to an older state, as by a failover. A change without an answer is repeated with the same ID. All
 // amounts must be the sum of the changes.
 func TestPrepaidWhileRedisFails(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestPrepaidWhileRedisFails(t *testing.T) {
 						break
 					}
 					repeated.Add(1)
-					time.Sleep(10 * time.Millisecond) // a Redis that is gone fails at once
+					time.Sleep(10 * time.Millisecond) // a stopped Redis fails immediately
 				}
 			}
 		})
@@ -249,7 +249,7 @@ func TestPrepaidWhileRedisFails(t *testing.T) {
 	r.Start()
 	after(8000)
 	keys := testenv.Must(admin.Keys(ctx, "*").Result())(t)
-	old := testenv.Must(admin.TxPipelined(ctx, func(p goredis.Pipeliner) error { // all at one time
+	old := testenv.Must(admin.TxPipelined(ctx, func(p goredis.Pipeliner) error { // all in one transaction
 		for _, key := range keys {
 			p.Dump(ctx, key)
 		}

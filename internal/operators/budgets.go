@@ -22,8 +22,8 @@ import (
 
 // Spending keeps the counters with the largest used shares: ten of each budget (see
 // limiter.Spec.IsBudget), for 100 budgets. Each decision has the exact use of its counter by all
-// servers, so Spending estimates nothing, unlike package sketch. The use of a kept counter may
-// be too low, by at most one percent. Spending is safe for concurrent use, and a prometheus.Collector.
+// servers, so Spending estimates nothing, unlike package sketch. The known use of a counter
+// may be too low by up to one percent. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
 	reached *prometheus.CounterVec
 	sent    sentLimits // of all descriptors, not only of budgets
@@ -34,17 +34,17 @@ type Spending struct {
 	othersUntil time.Time // end of the windows of such counters
 }
 
-// spent is a counter after its last change. Fields of Budget that follow from other fields are set by list.
+// spent is a counter after its last change. list sets the fields of Budget that follow from other fields.
 type spent struct {
 	Budget
 	key          []byte
 	limit        *limiter.Limit
 	start        time.Time // start of the window, see limiter.Limit.Window
-	seen         time.Time // time of the first hit that was seen in this window
+	seen         time.Time // time of the first hit seen in this window
 	day, quarter history   // the last 24 hours; a quarter of the window, or of an hour if that is longer
 }
 
-// NewSpending returns a Spending without counters, whose metrics are in reg.
+// NewSpending returns a Spending without counters, and registers its metrics with reg.
 func NewSpending(reg prometheus.Registerer) *Spending {
 	s := &Spending{sent: sentLimits{last: limiter.NewRecent[plan.Override](1 << 20)}, limits: map[limiter.Series][]*spent{}, reached: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_limit_reached_total",
@@ -54,8 +54,8 @@ func NewSpending(reg prometheus.Registerer) *Spending {
 	return s
 }
 
-// observe notes the use of a counter after a hit, with the used percentages before and after the hit.
-// It keeps nothing of a.
+// observe notes the use of a counter after a hit, with the used percentages before and after the hit. It does
+// not retain parameter a.
 func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.D
 	}
 }
 
-// count adds n to the metric of each percentage in notify that is more than before and at most after.
+// count adds n to the metric of each percentage in notify from before, exclusive, to after, inclusive.
 func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	for _, percent := range limit.Notify {
 		if before < int64(percent) && int64(percent) <= after {
@@ -79,8 +79,8 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	}
 }
 
-// counter returns the counter of h, which is empty if it is new. kept has the counters of the limit of h.
-// If there is no room, a new counter replaces a less used counter in kept, and a new limit replaces a
+// counter returns the counter of h, which is empty if it is new. The parameter kept has the counters of h's
+// limit. If there is no room, a new counter replaces a less used counter in kept, and a new limit replaces a
 // limit that has only less used counters. If nothing can be replaced, counter returns nil.
 func (s *Spending) counter(now time.Time, kept []*spent, h *limiter.Hit, d *limiter.Decision) *spent {
 	if i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) }); i >= 0 {
@@ -160,7 +160,7 @@ type history struct {
 // steps is the maximum number of steps in a history.
 const steps = 24
 
-// set notes the use at a time. Steps without a note get the use of the step before.
+// set notes the use at a time. Steps without a note get the use of the previous step.
 func (y *history) set(at time.Time, used uint64) {
 	step := at.UnixNano() / int64(y.step)
 	if y.used == nil {
@@ -175,8 +175,8 @@ func (y *history) set(at time.Time, used uint64) {
 }
 
 // usedUp returns the time at which the counter will be used up at the rate of the last quarter or, if the
-// counter was first seen later, at the rate since then. It returns the zero time if the counter starts again
-// earlier, is used up already, does not grow, or was first seen less than a minute ago.
+// counter was first seen after its start, at the rate since then. It returns the zero time if the counter
+// starts again earlier, is used up already, does not grow, or was first seen less than a minute ago.
 func (c *spent) usedUp(now time.Time) time.Time {
 	q := &c.quarter
 	oldest := time.Unix(0, (q.last-int64(len(q.used))+2)*int64(q.step)) // end of the oldest step
@@ -191,7 +191,7 @@ func (c *spent) usedUp(now time.Time) time.Time {
 // BudgetList is the answer of GET /budgets.
 type BudgetList struct {
 	Budgets      []Budget `json:"budgets"`           // the largest used share first
-	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
+	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of any counter not in Budgets
 	Servers      int      `json:"servers,omitempty"` // number of servers that listed their counters
 	// Shares are the shares of Envoys in limits with quota_service, the largest demand first.
 	Shares []Share `json:"shares,omitempty"`
@@ -247,12 +247,12 @@ func (s *Spending) list(now time.Time) BudgetList {
 	return list
 }
 
-// refresh reads the counters of budgets and their limits again, because resets, exceptions and a Redis
-// that evicts keys change them without a request. A budget stays as it was at its last change if its exact
-// descriptor is unknown. If the store fails, no budget changes.
+// refresh reads the counters of budgets and their limits again, because resets, exceptions and a Redis that
+// evicts keys change them without a request. A budget whose exact descriptor is unknown stays as it was at
+// its last change. If the store fails, no budget changes.
 func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	var hits []limiter.Hit
-	var of []*Budget // by hit
+	var of []*Budget // of[i] is the budget of hits[i]
 	for i := range budgets {
 		b := &budgets[i]
 		text, _ := b.Descriptor.Spell()
@@ -276,8 +276,8 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	slices.SortStableFunc(budgets, func(a, b Budget) int { return cmp.Compare(b.Percent, a.Percent) })
 }
 
-// set sets the use and the amount at a time. If the use is lower than before or the amount is different,
-// set clears UsedUp, which is then unknown.
+// set sets the use and the amount at the time now. If the use is lower than before or the amount is
+// different, set clears UsedUp, which is then unknown.
 func (b *Budget) set(now time.Time, used, amount uint64) {
 	if used < b.Used || amount != b.Amount {
 		b.UsedUp = time.Time{}
@@ -287,9 +287,9 @@ func (b *Budget) set(now time.Time, used, amount uint64) {
 	b.Day[len(b.Day)-1] = used
 }
 
-// mergeBudgets merges the budgets of several servers and keeps the 100 with the highest Percent.
-// Servers share counters, so mergeBudgets takes each counter from the server that saw the last change
-// of the counter.
+// mergeBudgets merges the budgets of several servers and keeps the 100 with the highest Percent, at most ten
+// of each limit. Servers share counters, so mergeBudgets takes each counter from the server that saw its last
+// change.
 func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {

@@ -45,7 +45,7 @@ func budgets(list BudgetList) (all []string) {
 	return all
 }
 
-// TestBudgets lists the used budgets, also those that are used up and deny.
+// TestBudgets lists the used budgets, including those that are used up and deny.
 func TestBudgets(t *testing.T) {
 	f := newFixture(t, budgetRules, false)
 	for request, times := range map[string]int{"team=blue": 700, "user=alice": 4, "user=bob": 6, "once=a": 3, "trial=x": 6, "slow=a,request_id=1": 1, "closed=x": 1} {
@@ -94,15 +94,15 @@ func TestBudgetsAreFresh(t *testing.T) {
 		if got := fmt.Sprint(budgets(list), list.Budgets[3].Left, list.Budgets[4].Day); got != want || list.Budgets[0].Exception != plan.Allow {
 			t.Errorf("got %s\nwant %s\n%+v", got, want, list)
 		}
-		f.Store = broken{memory.New(memory.Options{})} // as a Redis that fails
+		f.Store = broken{memory.New(memory.Options{})} // like a Redis that fails
 		want = "[once=a 1 of 1 team=blue 700 of 1000 user=bob 5 of 10 user=eve 5 of 10 path=/files/* 2 of 10] 5 [2]"
 	}
-	f.Store = memory.New(memory.Options{}) // as a Redis that forgot
+	f.Store = memory.New(memory.Options{}) // like a Redis that has lost its data
 	list := fresh()
 	testenv.Equal(t, fmt.Sprint(list.Budgets[0].Used, list.Budgets[4].Used), "0 0", "used units in %v", budgets(list))
 }
 
-// spend notes a use of a counter of a limit per hour, of 1000.
+// spend notes the use of a counter whose limit is 1000 per hour.
 func spend(s *Spending, at time.Time, label, value string, used int64) {
 	l := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Hour, Series: limiter.LabelSet{Domain: "api", Rule: label, Limit: "hour"}.Series()})
 	h := limiter.Hit{Limit: l, Key: []byte(label + value), Cost: 1}
@@ -110,8 +110,8 @@ func spend(s *Spending, at time.Time, label, value string, used int64) {
 	s.observe(at, &Asked{Domain: "api", Entries: []limiter.Entry{{Key: label, Value: value}}, Key: h.Key}, &h, &limiter.Decision{Charged: true, Used: used, ResetAfter: end.Sub(at)}, 0, 0)
 }
 
-// TestBudgetsOfMany has many counters of one limit, then many limits. Those of which most is used
-// stay, and the rest is bounded by what the list says, until their windows end.
+// TestBudgetsOfMany has many counters of one limit, then many limits. The most used counters stay, and the
+// list has a bound of the use of all others until their windows end.
 func TestBudgetsOfMany(t *testing.T) {
 	s := NewSpending(prometheus.NewRegistry())
 	spend(s, began, "quiet", "alice", 300)
@@ -163,19 +163,19 @@ func TestBudgetIsUsedUpAt(t *testing.T) {
 			t.Errorf("used up after %v minutes, want %v (used %d)", got, minutes, b.Used)
 		}
 	}
-	wants(pass(0, 10, 10), math.NaN())   // 100 in 10 minutes: 600 in the hour
-	wants(pass(10, 10, 20), math.NaN())  // 300 in 20 minutes, 235 in the last 12: 900 in the hour
+	wants(pass(0, 10, 10), math.NaN())   // 100 in 10 minutes, so 600 in the hour
+	wants(pass(10, 10, 20), math.NaN())  // 300 in 20 minutes, 235 in the last 12, so 900 in the hour
 	wants(pass(20, 15, 30), 35+250/30.0) // 750, and 30 a minute in the last quarter
 	wants(pass(35, 20, 0), math.NaN())   // nobody used it for a quarter of the hour
 	s, used = NewSpending(prometheus.NewRegistry()), 100
-	wants(pass(30, 10, 40), 52.5) // 500, of which a server that has started now saw 400
+	wants(pass(30, 10, 40), 52.5) // 500, of which a newly started server saw 400
 	used = 0
 	if b := pass(65, 1, 5); b.Used != 5 || fmt.Sprint(b.Day) != "[500 5]" { // in a new window
 		t.Errorf("got %+v", b)
 	}
 }
 
-// TestBudgetsOfServers counts on two servers with the same counters. The last change counts.
+// TestBudgetsOfServers counts on two servers with the same counters. The last change wins.
 func TestBudgetsOfServers(t *testing.T) {
 	one, two := NewSpending(prometheus.NewRegistry()), NewSpending(prometheus.NewRegistry())
 	spend(one, began.Add(-2*time.Hour), "user", "alice", 900)

@@ -23,15 +23,15 @@ type Counters struct {
 	Limits    []Counter       `json:"limits"`
 	Reset     int             `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 
-	// The answer of POST /peek has the denials of the last hour, the newest first: Denials of the descriptor,
-	// Longer of some longer descriptors that begin with it, and Beside of other descriptors in the same requests.
+	// The answer of POST /peek has the denials of the last hour, the newest first: in Denials the descriptor's, in
+	// Longer those of some longer descriptors that begin with it, in Beside those of others in the same requests.
 	Denials []LastDenial `json:"denials,omitempty"`
 	Longer  []LastDenial `json:"longer,omitempty"`
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
 	counted []limiter.Entry // the entries as they are counted, without the entry that names a hold
-	shown   map[string]bool // set of the excerpts that denials may show for the descriptor
+	shown   map[string]bool // set of the excerpts by which denials may show the descriptor
 	sums    []uint32        // CRC-32 of the keys of the descriptor's counters
 	sent    bool            // the last request sent a limit, which replaces the limits of Rule
 }
@@ -59,15 +59,15 @@ type Counter struct {
 	Used      uint64 `json:"used"`
 	Remaining uint64 `json:"remaining"`
 	// Remaining, RetryAfter and ResetAfter ignore an exception that admits or denies everything.
-	// RetryAfter is the time in seconds until one more unit is admitted, or nil if none ever is.
+	// RetryAfter is the time in seconds until one more unit is admitted, or nil if that never happens.
 	RetryAfter *float64 `json:"retry_after"`
 	ResetAfter float64  `json:"reset_after"`          // seconds until Used is 0 and no ban is left
 	BannedFor  float64  `json:"banned_for,omitempty"` // seconds until the ban by deny_for ends, or 0 without a ban
 	Key        string   `json:"key,omitempty"`        // key in Redis, as text
 }
 
-// Look returns the answer of Peek with the denials of the last hour, of this server or of all servers. If
-// Look fails, its answer may be incomplete.
+// Look returns the answer of Peek with the denials of the last hour on this server or on all servers. If Look
+// fails, its answer may be incomplete.
 func (d *Desk) Look(ctx context.Context, of plan.JSONDescriptor, all bool) (Counters, error) {
 	answer, err := d.Peek(ctx, of)
 	if answer.shown == nil {
@@ -89,7 +89,7 @@ func (d *Desk) Look(ctx context.Context, of plan.JSONDescriptor, all bool) (Coun
 	return answer, cmp.Or(err, problem)
 }
 
-// show notes how denials, by the limits of res or by exceptions, show the descriptor of r.
+// show sets a.shown to the excerpts by which denials, by limits of res or exceptions, may show the descriptor of r.
 func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 	a.shown = map[string]bool{}
 	add := func(rule string, asked Asked) {
@@ -108,8 +108,8 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 	}
 }
 
-// Peek returns the counters of a descriptor, which belong to the limits of its rule, and to the limits
-// of rules above that also apply. Peek counts nothing.
+// Peek returns the counters of a descriptor. They belong to the limits of its rule and of the rules above
+// that also apply. Peek counts nothing.
 func (d *Desk) Peek(ctx context.Context, of plan.JSONDescriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
@@ -118,10 +118,10 @@ func (d *Desk) Peek(ctx context.Context, of plan.JSONDescriptor) (Counters, erro
 	return answer, err
 }
 
-// Reset sets the counters of a descriptor to zero, removes their bans and holds, and returns
-// the new state. Other servers may deny for another second. The audit log gets the name in by,
-// which the caller chose, the address peer and an excerpt of the descriptor. In the excerpt, values are
-// digests if keys have digests.
+// Reset sets the counters of a descriptor to zero, removes their bans and holds, and returns the new state.
+// Other servers may still deny for a second. The audit log gets the parameters by, a name that the caller
+// chose, and peer, an address. It also gets an excerpt of the descriptor, with digests instead of values if
+// keys have digests.
 func (d *Desk) Reset(ctx context.Context, of plan.JSONDescriptor, by, peer string) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err != nil || rule == nil {
@@ -185,9 +185,9 @@ func (d *Desk) find(of plan.JSONDescriptor) (Counters, *descriptors.Rule, []limi
 	return answer, rule, res.Plan.Hits, nil
 }
 
-// named returns the rule of a descriptor (nil if there is none), its entries, and its entries as they are
-// counted. If the rule needs an entry that names a hold and the descriptor has none, named adds such an
-// entry to the second result. Its value does not matter, because any name leads to the same counter.
+// named returns the rule of a descriptor, or nil if there is none, the descriptor's entries, and the entries
+// as they are counted. If the rule needs an entry that names a hold and the descriptor has none, named adds
+// one to the second result. The entry's value does not matter, because any name leads to the same counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	rule, holdEntry, counted := tree.MatchCounted(domain, entries)
 	switch {
@@ -199,8 +199,8 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"}), counted
 }
 
-// counters returns the limits of a rule and of the rules above it, with the counters of hits,
-// which must be in the same order. A limit without a hit is not counted.
+// counters returns the limits of a rule and of the rules above it, with the counters of hits, which must be
+// in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
 	asked := slices.Clone(hits)
 	domain, _ := of.Bytes()

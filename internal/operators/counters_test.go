@@ -152,8 +152,8 @@ func TestQuotaService(t *testing.T) {
 	}
 }
 
-// A limit that the last request sent replaces the limit of the rule in the counters of a descriptor,
-// as it did for the request.
+// A limit that the last request sent replaces the limit of the rule in the counters of a descriptor, as it
+// did in the request.
 func TestPeekAtSentLimits(t *testing.T) {
 	f := newFixture(t, `domain: api
 descriptors:
@@ -174,7 +174,7 @@ descriptors:
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 15, Unit: limiter.Day}, "org|plan override 2 of 15, org orgs 2 of 50"},
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Day}, "org|plan override 3 of 20, org orgs 3 of 50"},
 		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Minute}, "org|plan override 1 of 99, org|plan override 4 of 20, org orgs 4 of 50"},
-		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99}, "org|plan day 4 of 9, org orgs 4 of 50"}, // invalid, which denies
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99}, "org|plan day 4 of 9, org orgs 4 of 50"}, // invalid, so the request is denied
 		{"org=a,plan=x", plan.Override{}, "org|plan day 5 of 9, org orgs 5 of 50"},
 		{"org=a,upload=x,request_id=1", plan.Override{RequestsPerUnit: 5, Unit: limiter.Minute}, "org|upload override 1 of 5, org orgs 6 of 50"},
 		{"org=a,free=x", plan.Override{RequestsPerUnit: 5, Unit: limiter.Hour}, "override override 1 of 5, org orgs 7 of 50"},
@@ -193,8 +193,8 @@ descriptors:
 	}
 }
 
-// TestLook finds the denials of a descriptor: by its own limits, by those above, by a counter that it
-// shares, by an exception that is gone, and of another descriptor of the same request.
+// TestLook finds the denials of a descriptor: by its own limits, by those above, by a counter that it shares,
+// by an exception that was removed, and of another descriptor of the same request.
 func TestLook(t *testing.T) {
 	f := newFixture(t, rules, false)
 	f.Servers, f.Desk.Recorder = nil, NewRecorder(time.Now())
@@ -293,8 +293,8 @@ func (broken) Peek(context.Context, []limiter.Hit) ([]limiter.Counter, error) {
 	return nil, limiter.ErrUnavailable
 }
 
-// Where a rule has networks, all forms of an address are one client: to requests, and to operators.
-// A rule for any other value of the key counts them as one, too.
+// If a rule has networks, all forms of an address are one client, for requests and for operators. A rule for
+// all other values of the key also counts them as one.
 func TestAnAddressHasOneCounter(t *testing.T) {
 	for _, forms := range [][]string{
 		{"10.1.2.3", "::ffff:10.1.2.3", "::FFFF:0a01:0203"},

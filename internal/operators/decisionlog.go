@@ -29,8 +29,8 @@ type LogOptions struct {
 	Failed     func(error) // called with each error of the sink
 }
 
-// LogSink writes a batch of records, or fails if any record is lost. It should return when ctx ends.
-// It is called for one batch at a time, and may take long.
+// LogSink writes a batch of records, or fails if any record is lost. It should return when ctx ends. It is
+// called for one batch at a time, and may take a long time.
 type LogSink func(ctx context.Context, batch []LogRecord) error
 
 // DecisionLog writes records of decisions to a sink that may be slow or fail. No request waits for
@@ -44,7 +44,7 @@ type DecisionLog struct {
 	stop    context.CancelFunc
 	records prometheus.Counter
 	dropped *prometheus.CounterVec
-	Lost    atomic.Uint64 // number of records that the sink was too slow for or failed to write
+	Lost    atomic.Uint64 // number of records dropped because the sink was too slow or failed
 }
 
 const (
@@ -151,7 +151,7 @@ type LogRecord struct {
 	Trace trace.SpanContext `json:"-"`
 }
 
-// JSON returns the record as a line of JSON without characters that control a terminal.
+// JSON returns the record as a line of JSON without terminal control characters.
 func (r *LogRecord) JSON() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -173,8 +173,8 @@ func NewLines(w io.Writer) LogSink {
 	}
 }
 
-// NewOTLP returns a sink that sends records by exporter with the resource service, and a function that
-// closes exporter. The body of an OpenTelemetry record is the line of JSON of the LogRecord.
+// NewOTLP returns a sink that sends records through exporter, with service as their resource, and a
+// function that closes exporter. The body of each OpenTelemetry record is the line of JSON of a LogRecord.
 func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) (sink LogSink, shutdown func(context.Context) error) {
 	const size = 2 * batchSize // so that only the sink flushes the processor
 	processor := sdklog.NewBatchProcessor(exporter, sdklog.WithMaxQueueSize(size), sdklog.WithExportMaxBatchSize(size), sdklog.WithExportInterval(time.Hour))

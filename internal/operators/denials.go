@@ -27,25 +27,25 @@ const (
 	hourParts   = 12  // sub-windows of the hour
 	partMinutes = 5   // minutes in a sub-window of the hour
 	sketchSize  = 512 // maximum number of keys in a sub-window
-	keySize     = 256 // maximum bytes of a key
-	requestSize = 64  // maximum bytes of a request's ID
-	maxBeside   = 4   // maximum number of noted counters of a request
+	keySize     = 256 // maximum size of a key, in bytes
+	requestSize = 64  // maximum size of a request's ID, in bytes
+	maxBeside   = 4   // maximum number of a request's counters to keep
 )
 
-// Recorder counts the denials of the last minute and hour by key, with the times of the first and
-// last denial and the last request's ID. Each key of the hour also has the denials of each minute. It
-// keeps 512 keys for each ten seconds of the minute and for each five minutes of the hour: 9,216
-// keys, each of at most 256 bytes with its domain, in at most 12 MiB.
+// Recorder counts the denials of the last minute and hour by key, with the times of the first and last
+// denial and the last request's ID. For each key of the hour, it also counts the denials of each minute. It
+// keeps 512 keys for each ten seconds of the minute and for each five minutes of the hour: 9,216 keys, each
+// of at most 256 bytes with its domain, in at most 12 MiB.
 //
 // If more keys are denied, the keys with the most denials stay. A new key evicts a key of the limit
 // that has the most keys, in the current sub-window only, so a flood of random keys soon evicts its own
 // keys. A Recorder is safe for concurrent use.
 type Recorder struct {
-	began time.Time // for a monotonic clock
+	began time.Time // with a reading of the monotonic clock
 	seed  maphash.Seed
 
 	mu           sync.Mutex
-	latest       int64 // second since the epoch
+	latest       int64 // current time in seconds since the epoch
 	minute, hour window
 }
 
@@ -58,7 +58,7 @@ type window struct {
 
 // subWindow counts denials by key.
 type subWindow struct {
-	number int64                  // seconds since the epoch / length
+	number int64                  // start in seconds since the epoch, divided by the length
 	keys   *sketch.Sketch[denied] // or nil if nothing was denied
 }
 
@@ -71,7 +71,7 @@ type denied struct {
 	retryAfter  time.Duration // retry time of the last denial
 	request     []byte        // ID of the last request
 	minutes     [partMinutes]uint32
-	beside      [maxBeside]uint32 // CRC-32 of the keys of the first request's first counters, if the request had several
+	beside      [maxBeside]uint32 // CRC-32 of the first counter keys of the first request, if the request had several
 }
 
 // NewRecorder returns a Recorder whose windows start now.
@@ -79,16 +79,16 @@ func NewRecorder(now time.Time) *Recorder {
 	return &Recorder{began: now, seed: maphash.MakeSeed(), minute: window{10, make([]subWindow, 6)}, hour: window{300, make([]subWindow, hourParts)}}
 }
 
-// advance sets r.latest to the current time. It uses the monotonic clock from began on, so sub-windows
-// start at the same times on all servers whose clocks agreed when the servers started.
+// advance sets r.latest to the current time. It measures the time since r.began by the monotonic clock, so
+// sub-windows start at the same times on all servers whose clocks agreed when the servers started.
 func (r *Recorder) advance(now time.Time) {
 	r.latest = max(r.latest, r.began.Unix()+int64(max(now.Sub(r.began), 0)/time.Second))
 }
 
-// Record counts a denial. It keeps d.Limit, but no string or slice of d.
+// Record counts a denial. It retains d.Limit, but no string or slice of d.
 func (r *Recorder) Record(now time.Time, d *Denial) {
-	// Clients do not know the seed, so they cannot find two keys with the same hash. A limit whose
-	// amount has changed is another group, so that each denial keeps the amount that denied it.
+	// Clients do not know the seed, so they cannot find two keys with the same hash. A limit whose amount has
+	// changed forms another group, so that each denial keeps the amount that denied it.
 	group := maphash.String(r.seed, string(d.Limit.Series)) + 2*(d.Limit.RequestsPerUnit+uint64(d.Limit.Period()))
 	if d.Shadow {
 		group = ^group
@@ -187,7 +187,7 @@ type Denials struct {
 	At     time.Time `json:"at"`
 	Minute Window    `json:"minute"`
 	Hour   Window    `json:"hour"`
-	// Last has the hour's denials, one entry per key and limit, the newest first.
+	// Last lists the latest denial of each key by each limit in the past hour, the newest first.
 	Last    []LastDenial `json:"last"`
 	Servers int          `json:"servers,omitempty"` // number of servers, or 0 if it is not known
 	Note    string       `json:"note,omitempty"`    // a doubt about the domain or the descriptor that was asked for
@@ -197,7 +197,7 @@ type Denials struct {
 type Window struct {
 	From         time.Time      `json:"from"`
 	Limits       []LimitDenials `json:"limits"`
-	OthersAtMost uint64         `json:"others_at_most"` // bound of the denials of any limit not in Limits
+	OthersAtMost uint64         `json:"others_at_most"` // upper bound of the denials of any limit not in Limits
 }
 
 // Source identifies a limit.
@@ -223,7 +223,7 @@ type LimitDenials struct {
 	Denied       uint64       `json:"denied"` // an upper bound
 	Error        uint64       `json:"error"`  // largest amount by which Denied may be too large
 	Keys         []KeyDenials `json:"keys"`
-	OthersAtMost uint64       `json:"others_at_most"` // bound of the denials of any key not in Keys
+	OthersAtMost uint64       `json:"others_at_most"` // upper bound of the denials of any key not in Keys
 }
 
 // Key is a descriptor that a limit denied, with the times of its denials.
@@ -232,8 +232,8 @@ type Key struct {
 	First      time.Time `json:"first"` // time of the first known denial
 	Last       time.Time `json:"last"`
 	RequestID  string    `json:"request_id,omitempty"` // ID of the last denied request, if Envoy sent one
-	RetryAfter *float64  `json:"retry_after"`          // seconds after Last, or nil if waiting does not help
-	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of the counter keys of a denied request
+	RetryAfter *float64  `json:"retry_after"`          // seconds from Last until a retry, or nil if waiting does not help
+	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of a denied request's counter keys
 	// Minutes has the known denials of each minute, from the minute of First to the minute of Last.
 	Minutes []Minute `json:"minutes,omitempty"`
 }
@@ -241,10 +241,10 @@ type Key struct {
 // Minute has the denials of a key in one minute.
 type Minute struct {
 	Denied    uint64 `json:"denied,omitempty"`
-	RequestID string `json:"request_id,omitempty"` // ID of the last denied request in a sub-window of five minutes, if it came in this minute
+	RequestID string `json:"request_id,omitempty"` // ID of the last denied request in a sub-window of five minutes, if that request came in this minute
 }
 
-// addMinute adds the denials of the minute at, counted from the epoch, which is at most an hour after First.
+// addMinute adds the denials of a minute, given by its number since the epoch, at most an hour after First.
 func (k *Key) addMinute(at int64, m Minute) {
 	i := int(min(max(at-k.First.Unix()/60, 0), 60)) // bounded in case a clock was set
 	k.Minutes = append(k.Minutes, make([]Minute, max(i+1-len(k.Minutes), 0))...)
@@ -275,7 +275,7 @@ func (k *Key) Bars(now time.Time) (bars []Bar) {
 	return bars
 }
 
-// KeyDenials has the number of a key's denials, which is from Denied - Error to Denied.
+// KeyDenials has the number of a key's denials, which is between Denied - Error and Denied.
 type KeyDenials struct {
 	Key
 	Denied uint64 `json:"denied"`
@@ -328,7 +328,7 @@ func (d *Denials) cutLimits() {
 	}
 }
 
-// fit removes limits and keys until d has about size bytes as JSON, or has no keys.
+// fit removes limits and keys until d takes about size bytes as JSON, or has no keys.
 func (d *Denials) fit(size int) {
 	d.cutLimits()
 	limits := d.limits()
@@ -354,7 +354,7 @@ func jsonSize(v any) int {
 	return len(text) + 1
 }
 
-// cutKeys reduces the number of keys of each limit to most, and adjusts OthersAtMost.
+// cutKeys reduces the keys of each limit to the number given by most, and adjusts OthersAtMost.
 func (d *Denials) cutKeys(most int) {
 	for _, l := range d.limits() {
 		if len(l.Keys) > most {
@@ -389,9 +389,9 @@ func mergeDenials(all ...Denials) Denials {
 	return merged
 }
 
-// mergeWindows adds up windows of several times or servers (Agarwal et al.: Mergeable
-// Summaries, 2012). A limit or key that a window does not list may have up to OthersAtMost
-// denials there, which are added to the error. The result starts with the earliest window.
+// mergeWindows adds up windows from different times or servers (Agarwal et al.: Mergeable Summaries, 2012). A
+// limit or key that a window does not list may have up to OthersAtMost denials in it, which are added to the
+// error. The result starts with the earliest window.
 func mergeWindows(windows []Window) Window {
 	merged := Window{Limits: []LimitDenials{}}
 	for i := range windows {
@@ -416,7 +416,7 @@ func mergeWindows(windows []Window) Window {
 			}
 			m.Source, m.Location = l.Source, cmp.Or(l.Location, m.Location)
 			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
-			for _, k := range l.Keys { // the part of windows that do not list k is added below
+			for _, k := range l.Keys { // the denials in windows that do not list k are added below
 				id := key{name, k.Descriptor.id()}
 				index, known := indexes[id]
 				if !known {
@@ -442,8 +442,8 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// add adds the denials of other, the same key in another window, to k. unlisted is the bound of that
-// window for keys that it does not list. The caller adds the bounds of all windows at the end, so add
+// add adds other, the denials of the same key in another window, to k. The parameter unlisted is the bound of
+// that window for keys that it does not list. The caller adds the bounds of all windows at the end, so add
 // subtracts unlisted.
 func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
 	sum := Key{First: earlier(k.First, other.First)}

@@ -34,14 +34,14 @@ func deny(r *Recorder, now time.Time, l *limiter.Limit, user string, n int) {
 	}
 }
 
-// flood denies n users once each within a second.
+// flood records one denial of each of n users within a second.
 func flood(r *Recorder, from time.Time, l *limiter.Limit, n int) {
 	for i := range n {
 		deny(r, from.Add(time.Duration(i)*time.Second/time.Duration(n)), l, fmt.Sprint("random-", rand.Uint64()), 1)
 	}
 }
 
-// shown returns the denials of a recorder as a server without others shows them.
+// shown returns the denials of a recorder as a server that runs alone shows them.
 func shown(r *Recorder, at time.Time) Denials { return mergeDenials(r.Denials(at)) }
 
 // counts returns the denials of a window by rule and user.
@@ -101,7 +101,7 @@ func TestWindowsPass(t *testing.T) {
 	}
 }
 
-// TestDenialsAsJSON wants all fields of denials.
+// TestDenialsAsJSON checks all fields of denials.
 func TestDenialsAsJSON(t *testing.T) {
 	r := NewRecorder(noon)
 	l, shadowed := newLimit(t, "user"), newLimit(t, "tenant")

@@ -15,7 +15,7 @@ import (
 
 func validUTF8(s string) string { return strings.ToValidUTF8(strings.Clone(s), "\uFFFD") }
 
-// Begin returns at most the first n bytes of s. It does not cut a UTF-8 character in two.
+// Begin returns at most the first n bytes of s. It does not split a UTF-8 character.
 func Begin(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -50,12 +50,12 @@ type Excerpt struct {
 type ExcerptEntry struct {
 	plan.JSONEntry
 	Shared bool `json:"shared,omitempty"` // Value is a rule's pattern, and all values that match it share one counter
-	Hashed bool `json:"hashed,omitempty"` // Value is a digest as in the keys of counters
+	Hashed bool `json:"hashed,omitempty"` // Value is a digest, as in the keys of counters
 }
 
-// Spell returns x in the syntax of commands. If text is not the request's exact descriptor, lacks
-// says why: "cut", the descriptor is too long; "hash", a value is a digest; "all", all descriptors that
-// match no other rule share the counter; "shared", all values of a pattern share the counter.
+// Spell returns x in the syntax of commands. If text is not the request's exact descriptor, lacks says why:
+// "cut" if the descriptor was too long, "hash" if a value is a digest, "all" if all descriptors that match
+// no other rule share the counter, or "shared" if all values of a pattern share the counter.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
 	hash, shared := false, false
@@ -81,13 +81,13 @@ func (x *Excerpt) id() string {
 	return string(text)
 }
 
-// MayHave reports whether the request's descriptor has the entry e, or may have it: values of
-// patterns, and texts behind a cut, are unknown.
+// MayHave reports whether the request's descriptor has, or may have, the entry e. The values that matched a
+// pattern, and texts that were cut off, are unknown.
 func (x *Excerpt) MayHave(e limiter.Entry) bool {
 	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool { return x.mayBe(kept, e) })
 }
 
-// mayBe reports whether e is, or may be, the entry of the request's descriptor that x shows as kept.
+// mayBe reports whether kept, an entry of x, shows e or may show e.
 func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 	got := kept.Bytes()
 	return got == e || got.Key == e.Key && (kept.Shared ||
@@ -95,7 +95,7 @@ func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 		x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
 }
 
-// extends reports whether the request's descriptor begins, or may begin, with entries, and has more entries.
+// extends reports whether the request's descriptor begins, or may begin, with the given entries and has more.
 func (x *Excerpt) extends(entries []limiter.Entry) bool {
 	return len(x.Entries)+x.More > len(entries) && slices.EqualFunc(x.Entries[:min(len(entries), len(x.Entries))], entries, x.mayBe)
 }
@@ -104,17 +104,17 @@ func (x *Excerpt) extends(entries []limiter.Entry) bool {
 type Asked struct {
 	Domain   string
 	Entries  []limiter.Entry
-	Patterns []string // shown instead of the values at the same index, unless empty; may be shorter than Entries; longer for a rule without key
+	Patterns []string // shown instead of values, as in limiter.Keys.Append
 	Key      []byte   // key of the counter
 	Hashed   bool     // show digests instead of values
 }
 
 const (
 	entryBytes = 12 // size of an entry without its texts
-	minValue   = 24 // least space for a value, enough for a digest
+	minValue   = 24 // minimum space for a value, enough for a digest
 )
 
-// Excerpt returns an Excerpt of at most size bytes. size must be at least 128. Excerpt copies all texts.
+// Excerpt returns an Excerpt of at most size bytes, which must be at least 128. It copies all texts.
 func (a *Asked) Excerpt(size int) Excerpt {
 	x := Excerpt{
 		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),

@@ -34,12 +34,12 @@ type Desk struct {
 	Spending *Spending
 	InForce  *ExceptionStore
 	Servers  *Servers // or nil if this server does not share its counters
-	// Shares returns shares of Envoys in limits with quota_service. most is their maximum number.
+	// Shares returns shares of Envoys in limits with quota_service. The parameter most is their maximum number.
 	Shares func(now time.Time, most int) []rlqs.Share
 }
 
-// Denials returns the recent denials of this server or of all servers. If the other servers cannot be
-// asked, Denials, Budgets and Exceptions return an error with the answer for this server.
+// Denials returns the recent denials of this server or of all servers. If the other servers cannot be asked,
+// Denials, Budgets and Exceptions return an error and the answer for this server.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 	others, err := d.others(ctx, all)
 	each := []Denials{d.denialsHere()}
@@ -58,7 +58,7 @@ func (d *Desk) denialsHere() Denials {
 	return here
 }
 
-// Budgets returns the counters of budgets with the largest used shares that this server or all servers know.
+// Budgets returns the counters of budgets with the largest used shares, as this server or all servers know them.
 func (d *Desk) Budgets(ctx context.Context, all bool) (BudgetList, error) {
 	others, err := d.others(ctx, all)
 	now := time.Now()
@@ -123,8 +123,8 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 	return list, err
 }
 
-// AddException adds an exception for a person at the address peer. The result has a note if no rule
-// has the domain or a key of the exception.
+// AddException adds an exception on behalf of a person at the address peer. The result has a note if no rule
+// has the domain of the exception or one of its keys.
 func (d *Desk) AddException(ctx context.Context, n plan.Exception, peer string) (plan.Exception, error) {
 	tree := d.Tree()
 	domain, entries := n.Bytes()
@@ -139,7 +139,7 @@ func (d *Desk) AddException(ctx context.Context, n plan.Exception, peer string) 
 	return added, err
 }
 
-// Kind is a kind of errors. Its value is the HTTP status of the answer.
+// Kind is a kind of error. Its value is the HTTP status of the answer.
 type Kind int
 
 // The kinds of errors. All other errors have the status 500.
@@ -148,7 +148,7 @@ const (
 	ErrNotFound     Kind = http.StatusNotFound            // for example, no such exception
 	ErrFull         Kind = http.StatusConflict            // the maximum number is reached
 	ErrInvalidRules Kind = http.StatusUnprocessableEntity // the rules were read, but are invalid
-	ErrUnavailable  Kind = http.StatusServiceUnavailable  // Redis fails, asking again may help
+	ErrUnavailable  Kind = http.StatusServiceUnavailable  // Redis fails, or no rules are loaded; asking again may help
 )
 
 // Error implements error.
@@ -195,10 +195,10 @@ type Servers struct {
 // Others returns the last known states of the other servers, as JSON, by name.
 func (s *Servers) Others() map[string]string { return *s.others.Load() }
 
-// Silence returns the error of the last attempt of Run to ask Redis, or nil. Run asks even without requests.
+// Silence returns the error of Run's last call to Redis, or nil. Run calls Redis even without requests.
 func (s *Servers) Silence() error { return *s.silence.Load() }
 
-// Report is one server's part of an answer for all servers.
+// Report is one server's part of an answer that covers all servers.
 type Report struct {
 	Denials Denials           `json:"denials"`
 	Budgets BudgetList        `json:"budgets"`
@@ -215,10 +215,10 @@ func NewServers(shared Shared) *Servers {
 
 const (
 	reportsWanted  = 3 * time.Second         // time for which servers report after a call of Reports
-	reportEvery    = 750 * time.Millisecond  // interval between checks whether a report is wanted
+	reportEvery    = 750 * time.Millisecond  // interval between checks for wanted reports
 	reportPatience = 1250 * time.Millisecond // time to wait for the first reports
-	presentEvery   = 5 * time.Second         // interval between two states of a server
-	presentLasts   = 3 * presentEvery        // time after which a server without a new state counts as stopped
+	presentEvery   = 5 * time.Second         // interval at which a server sends its state
+	presentLasts   = 3 * presentEvery        // time after which a server without a new state is considered stopped
 )
 
 // Run sends the result of state to the other servers, and the result of report while a server asks for
@@ -249,8 +249,8 @@ func (s *Servers) Run(ctx context.Context, state func() any, report func() Repor
 	}
 }
 
-// Reports returns the reports of the other servers. If this server has not asked for them recently,
-// it waits for reportPatience until they arrive. It fails only if Redis fails, and skips unreadable reports.
+// Reports returns the reports of the other servers. If this server has not asked for them recently, it first
+// waits for reportPatience. It fails only if Redis fails, and skips unreadable reports.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	found, err := s.shared.Reports(ctx, reportsWanted)
 	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= reportsWanted {

@@ -9,9 +9,9 @@
 //	                and reports of the servers on the same Redis
 //	observer.go     Observer: denials and decisions of each request
 //	denials.go      Recorder: recent denials by key; Denials: denials of one or all servers as JSON
-//	budgets.go      Spending: the counters with the largest used shares; BudgetList: the same as JSON
-//	sent.go         sentLimits: the limit that requests last sent for each descriptor
-//	events.go       Events: CloudEvents of reached thresholds
+//	budgets.go      Spending: the counters with the largest used shares; BudgetList: their JSON
+//	sent.go         sentLimits: the last limit that a request sent for each descriptor
+//	events.go       Events: CloudEvents for reached thresholds
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
 //	exceptions.go   ExceptionStore: exceptions in force, shared with other servers; their bounds

@@ -13,9 +13,9 @@ import (
 	"weir/internal/plan"
 )
 
-// feed has a server's copy of the texts that servers share, and keeps it up to date. Redis has one version,
-// and a list of the last changes of each part. A change is a token of 8 bytes and the ID of a text. If Redis
-// loses changes, as after a failover or a flush, each server that notices the loss sets its texts again.
+// feed has a server's copy of the texts that servers share, and keeps it up to date. Redis has one version and,
+// for each part, a list of the last changes. A change is a token of 8 bytes and the ID of a text. If Redis
+// loses changes, as after a failover or a flush, each server that notices it restores its texts.
 type feed struct {
 	set     plan.SharedSet
 	entries EntryStore // or nil if this server does not share its texts
@@ -23,21 +23,21 @@ type feed struct {
 
 	// Emptied is the time at which feed noticed that Redis had lost its data, in seconds since the epoch, or 0.
 	Emptied  atomic.Int64
-	version  string                     // last read version; its first 8 bytes are different after Redis has lost its data
-	checked  time.Time                  // time of the last comparison of all parts
-	restored int                        // number of texts that were set again, until it is logged
-	changed  bool                       // an exception was put since take
+	version  string                     // last version read; its first 8 bytes differ after Redis has lost its data
+	checked  time.Time                  // time of the last refresh of all parts
+	restored int                        // number of restored texts that is not logged yet
+	changed  bool                       // an exception has changed since the last take
 	changes  [plan.SharedParts][]string // the last changes that were read, newest last, or nil before the first read
 }
 
 const (
 	maxChanges = 4096        // in a list of changes, as in change.lua
 	checkEvery = time.Minute // to find changes that an older version of Weir made without the list
-	atOnce     = 32          // maximum number of changes in a call, so that decisions need not wait for Redis
+	atOnce     = 32          // maximum number of changes in a call, so that a call hardly delays decisions
 )
 
-// newest returns the newest change of a part that this server has read, or "" if the part had none. Before
-// the first read, newest returns a text that is no change.
+// newest returns the newest change that this server has read from a part, or "" if the part had none.
+// Before the first read, newest returns a text that matches no change.
 func (f *feed) newest(part int) string {
 	known := f.changes[part]
 	switch {
@@ -56,7 +56,7 @@ func (f *feed) put(part int, id, text string) {
 	}
 }
 
-// load reads the new changes of all parts if the version has changed or if the last time is checkEvery ago.
+// load reads the new changes of all parts if the version has changed or the last refresh is checkEvery ago.
 func (f *feed) load(ctx context.Context) error {
 	if f.entries == nil {
 		return nil
@@ -84,7 +84,7 @@ func (f *feed) load(ctx context.Context) error {
 }
 
 func (f *feed) refreshAll(ctx context.Context) error {
-	for _, part := range rand.Perm(plan.SharedParts) { //nolint:gosec // in any order, so that servers share the work if Redis has lost all
+	for _, part := range rand.Perm(plan.SharedParts) { //nolint:gosec // in random order, so that servers share the work if Redis has lost everything
 		if err := f.refresh(ctx, part); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 			}
 			slices.Reverse(changes)
 			f.changes[part] = append([]string{}, changes...)
-		case len(changes) == 0 && size >= 0 && size != n: // an older version has made changes
+		case len(changes) == 0 && size >= 0 && size != n: // another server has set lost texts again, or an older version has made changes
 			return f.readAll(ctx, part)
 		case len(changes) == 0:
 			return nil
@@ -147,7 +147,7 @@ func (f *feed) readAll(ctx context.Context, part int) error {
 	return nil
 }
 
-// stored returns the texts of a part in Redis by ID.
+// stored returns a part's texts in Redis by ID.
 func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) {
 	texts := map[string]string{}
 	err := f.entries.Scan(ctx, part, func(id, text string) { texts[id] = text })
@@ -155,9 +155,9 @@ func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) 
 	return texts, err
 }
 
-// restore sets the known texts again that Redis has lost or has in an older form, and repeats the known
-// removals that the list in Redis lacks. It leaves texts that other servers have changed since the loss.
-// f.set does not change. restore returns false if another server has changed the part first.
+// restore sets each known text again that is missing or older in Redis, and repeats each known removal that
+// is missing from changes, the list in Redis. It leaves texts that other servers have changed since the
+// loss, and does not change f.set. It returns false if another server has changed the part first.
 func (f *feed) restore(ctx context.Context, part int, changes []string) (restored bool, err error) {
 	known, made, changed, again := map[string]bool{}, map[string]bool{}, map[string]bool{}, [][2]string{}
 	for _, change := range f.changes[part] {
@@ -194,8 +194,8 @@ func (f *feed) restore(ctx context.Context, part int, changes []string) (restore
 	return true, nil
 }
 
-// change changes texts of a part, and reads the changes. edit returns the texts by ID, or "" for a text
-// to remove. change calls edit again if another server has changed the part, so that no change is lost.
+// change changes texts of a part in Redis and in f.set. edit returns the new texts by ID, with "" to remove a
+// text. If another server has changed the part, change calls edit again, so no change is lost.
 func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) error {
 	for {
 		texts := edit()
@@ -223,7 +223,7 @@ func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) er
 			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
 			}
-			err = f.refreshAll(ctx) // other servers wait for the texts of other parts, too
+			err = f.refreshAll(ctx) // other parts may also be lost, and other servers wait for their texts
 			if err == nil {
 				err = f.readAll(ctx, part) // the list lacks texts that other servers have set again
 			}

@@ -32,9 +32,9 @@ type EventOptions struct {
 	Logger     *slog.Logger
 }
 
-// Events sends a CloudEvent when a counter reaches a threshold of the field notify. Of all servers, only one sends
-// the event in each window, and lower thresholds come first. No request waits for an event. Events tries
-// again until the event is accepted or the window ends. It is safe for concurrent use.
+// Events sends a CloudEvent when a counter reaches a threshold of the field notify. Only one of all servers sends
+// the event in each window, and lower thresholds come first. No request waits for an event. Events tries again
+// until the event is accepted or the window ends. It is safe for concurrent use.
 //
 // Servers share a mark for each threshold of a counter: "claimed" while a server sends the event, and
 // "told" once the event is accepted. A server first sends the events of lower thresholds whose marks are
@@ -54,15 +54,15 @@ type Events struct {
 const (
 	eventsKept  = 8192 // maximum number of waiting events, at most 2 KiB each
 	senders     = 4
-	maxSends    = 500 // per second, so that decisions have enough of the processors
+	maxSends    = 500 // per second, which leaves enough processor time for decisions
 	sendTimeout = 5 * time.Second
 	claimLasts  = 8 * time.Second // longer than an attempt
-	lastSends   = 2 * time.Second // for the queued events when the server stops
+	lastSends   = 2 * time.Second // time to send the queued events when the server stops
 	told        = "told"
-	marksBytes  = 1 << 20 // without Redis: room for 30,000 thresholds
+	marksBytes  = 1 << 20 // size of the marks without Redis, enough for 30,000 thresholds
 )
 
-// event is the last threshold that a counter has reached, with all lower thresholds.
+// event is the highest threshold that a counter has reached, with all lower thresholds.
 type event struct {
 	data     reached
 	counter  string // digest of the counter's key
@@ -105,9 +105,9 @@ func NewEvents(opts EventOptions) *Events {
 	return e
 }
 
-// reach queues an event if a hit has raised the used percentage to a threshold. It keeps nothing of a.
+// reach queues an event if a hit has raised the used percentage to a threshold. It does not retain parameter a.
 func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
-	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds that are at most the percentage after
+	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds at or below the new percentage
 	if n == 0 || int64(h.Limit.Notify[n-1]) <= before {
 		return
 	}
@@ -130,7 +130,7 @@ func (e *Events) done(outcome string) {
 	e.counted.WithLabelValues(outcome).Inc()
 }
 
-// Run sends events until ctx ends. Then it sends the queued events, for at most the time lastSends.
+// Run sends events until ctx ends. Then it sends the queued events for at most lastSends.
 func (e *Events) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -152,7 +152,7 @@ func (e *Events) Run(ctx context.Context) {
 	e.client.CloseIdleConnections()
 }
 
-// handle sends an event, or queues it again after a while.
+// handle sends an event, or queues it again for a later attempt.
 func (e *Events) handle(ctx context.Context, v *event) {
 	left := time.Until(v.data.Window.End)
 	if left <= 0 {
@@ -172,8 +172,8 @@ func (e *Events) handle(ctx context.Context, v *event) {
 	time.AfterFunc(min(v.wait.NextBackOff(), left), func() { e.queue <- v })
 }
 
-// tell sends an event for each threshold whose mark is not told, the lowest first. It reports whether all
-// marks are told. If isTold is false and err is nil, another sender has claimed one of the events.
+// tell sends an event for each threshold whose mark is not "told", the lowest first. It reports whether all
+// marks are "told". If isTold is false and err is nil, another sender has claimed one of the events.
 func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
@@ -225,7 +225,7 @@ func (e *Events) send(ctx context.Context, name string, data *reached) error {
 // markFunc is the type of Shared.Mark.
 type markFunc func(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
 
-// localMarks returns a function that does the same as Shared.Mark, for a server that shares no counters.
+// localMarks returns an implementation of Shared.Mark for a server that shares no counters.
 func localMarks() markFunc {
 	type mark struct {
 		text    string

@@ -26,7 +26,7 @@ import (
 // endpoint receives events.
 type endpoint struct {
 	*httptest.Server
-	answer func(n int, w http.ResponseWriter, r *http.Request) // to the nth event, or nil to accept it
+	answer func(n int, w http.ResponseWriter, r *http.Request) // answers the nth event; if nil, all events are accepted
 
 	mu   sync.Mutex
 	all  []string // the events as "threshold used descriptor", in order
@@ -133,7 +133,7 @@ func TestEvents(t *testing.T) {
 	}
 	take("team=blue", 100, true) // a refund
 	take("team=blue", 200, false)
-	take("team=red", 900, false) // over two at once
+	take("team=red", 900, false) // reaches two thresholds in one hit
 	end.wants(t, "50 500 team=blue", "50 900 team=red", "80 900 team=red")
 	take("trial=x", 4, false)
 	take("trial=x", 4, false)
@@ -146,8 +146,8 @@ func TestEvents(t *testing.T) {
 	f.Events.wants(t, 6, 0, 0)
 }
 
-// reach tells e that a counter has reached a percentage of a limit per hour, of 1000, with notify at
-// 80 and 100.
+// reach tells e that a counter has reached a percentage of its limit of 1000 per hour, with notify at 80 and
+// 100.
 func reach(e *Events, user string, percent int64) {
 	l := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Hour, Algorithm: limiter.FirstHit, Notify: []int{80, 100}, Series: limiter.LabelSet{Domain: "api", Rule: "user", Limit: "hour"}.Series()})
 	h := limiter.Hit{Limit: l, Key: []byte(user), Cost: 1}
@@ -202,8 +202,8 @@ func TestMarkEndsWithItsWindow(t *testing.T) {
 	})
 }
 
-// TestEventsOfServers has two servers with the same counters. One of them cannot reach the endpoint,
-// and another has died after it claimed an event.
+// TestEventsOfServers has two servers with the same counters. One of them cannot reach the endpoint. A third
+// server has died after it claimed an event.
 func TestEventsOfServers(t *testing.T) {
 	end := newEndpoint(t)
 	one, two := startEvents(t, "http://"+testenv.OwnAddr(t)), startEvents(t, end.URL)
@@ -224,8 +224,8 @@ func TestEventsOfServers(t *testing.T) {
 	one.wants(t, 0, 0, 0)
 }
 
-// TestEndpointThatHangs lets 100,000 counters reach 80 % at once. No hit waits, and the events that
-// do not fit are counted.
+// TestEndpointThatHangs lets 100,000 counters reach 80 % while the endpoint hangs. No hit waits, and the
+// events that do not fit are counted.
 func TestEndpointThatHangs(t *testing.T) {
 	end, quit := newEndpoint(t), make(chan struct{})
 	end.answer = func(_ int, _ http.ResponseWriter, r *http.Request) {
@@ -246,7 +246,7 @@ func TestEndpointThatHangs(t *testing.T) {
 	testenv.Equal(t, e.waiting.Load(), eventsKept, "events that wait")
 }
 
-// TestEventsArePaced checks that an endpoint that accepts each event at once gets at most maxSends in a second.
+// TestEventsArePaced checks that an endpoint that accepts all events immediately gets at most maxSends in a second.
 func TestEventsArePaced(t *testing.T) {
 	e, start := startEvents(t, newEndpoint(t).URL), time.Now()
 	for i := range maxSends + senders {

@@ -24,7 +24,7 @@ import (
 )
 
 // ExceptionStore keeps the exceptions in force until they expire. An added or removed exception takes
-// effect on this server at once, and within a second on the servers that share the exceptions.
+// effect on this server immediately, and on the servers that share the exceptions within a second.
 // While Redis fails, the known exceptions stay in force. An ExceptionStore is safe for concurrent use.
 type ExceptionStore struct {
 	// Current has the exceptions in force for requests to read, or nil if there are none.
@@ -39,12 +39,12 @@ type ExceptionStore struct {
 	known    map[[2]string]*plan.Exception // exceptions by ID and text; a value is nil if this version cannot read the text
 	next     time.Time                     // time of the next expiry, at most forgetAfter ahead
 	failing  bool                          // the last load failed
-	unread   error                         // why an exception cannot be read, until it is logged
-	warn     rate.Sometimes                // limits the log of unread
+	unread   error                         // why an exception cannot be read, or nil once that is logged
+	warn     rate.Sometimes                // limits how often unread is logged
 }
 
-// NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
-// shared is nil. The store has no exceptions until Load or Run reads them.
+// NewExceptionStore returns a store for the exceptions of all servers that use shared, or of this server
+// alone if shared is nil. The store has no exceptions until Load or Run reads them.
 func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
 	es := &ExceptionStore{
 		feed: feed{entries: shared, logger: logger}, updating: make(chan struct{}, 1), known: map[[2]string]*plan.Exception{},
@@ -64,7 +64,7 @@ func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slo
 	return es
 }
 
-// Assigned returns the set that has the assigned amounts.
+// Assigned returns the set that contains the assigned amounts.
 func (es *ExceptionStore) Assigned() *plan.SharedSet { return &es.set }
 
 // All returns the exceptions in force, the newest first.
@@ -73,7 +73,7 @@ func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All
 // MaxExceptions is the maximum number of exceptions in force.
 const MaxExceptions = 10_000
 
-// Add adds an exception for a person at the address peer, and logs it. Its errors wrap a Kind.
+// Add adds an exception on behalf of a person at the address peer, and logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Add(ctx context.Context, e plan.Exception, peer string) (plan.Exception, error) {
 	if err := check(&e); err != nil {
 		return e, err
@@ -94,7 +94,7 @@ func (es *ExceptionStore) Add(ctx context.Context, e plan.Exception, peer string
 	})
 }
 
-// Remove removes the exception with the ID id, and logs the removal. The parameters by and peer are the
+// Remove removes the exception with the given ID, and logs the removal. The parameters by and peer are the
 // name and the address of the person who removes it. Its errors wrap a Kind.
 func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
 	return es.updateExceptions(ctx, func(ctx context.Context) error {
@@ -111,14 +111,14 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 	})
 }
 
-// put sets the texts of exceptions by ID, or removes the exceptions with an empty text.
+// put sets the texts of exceptions by ID, and removes each exception whose new text is empty.
 func (es *ExceptionStore) put(ctx context.Context, texts ...[2]string) error {
 	err := es.change(ctx, 0, func() [][2]string { return texts })
 	es.take()
 	return err
 }
 
-// updateExceptions is update, but first reads the changes of exceptions that other servers have made.
+// updateExceptions is like update, but first reads the changes that other servers have made to exceptions.
 func (es *ExceptionStore) updateExceptions(ctx context.Context, change func(context.Context) error) error {
 	return es.update(ctx, func(ctx context.Context) error {
 		if err := es.refresh(ctx, 0); err != nil {
@@ -143,14 +143,14 @@ func (es *ExceptionStore) update(ctx context.Context, change func(context.Contex
 }
 
 const (
-	patience    = 2 * time.Second // maximum time to wait for an answer of Redis
+	patience    = 2 * time.Second // maximum time to wait for an answer from Redis
 	loadEvery   = time.Second
-	forgetAfter = time.Minute // how long Redis keeps an expired exception, because clocks of servers differ
-	markerID    = "."         // ID of a text that is missing only if Redis lost a part
+	forgetAfter = time.Minute // how long Redis keeps an expired exception, because servers' clocks differ
+	markerID    = "."         // ID of a text in every part, missing only if Redis lost the part
 )
 
 // Run loads the shared entries every second, and at each expiry of an exception, until ctx ends. It calls
-// loaded after the first load that succeeds.
+// loaded after the first successful load.
 func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
 	first := sync.OnceFunc(loaded)
 	for ctx.Err() == nil {
@@ -194,8 +194,8 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 	return err
 }
 
-// take puts the exceptions whose texts are in es.set in force. It returns changes for put, which remove
-// the exceptions that expired more than forgetAfter ago.
+// take puts in force the exceptions whose texts are in es.set. It returns the changes with which put removes
+// the exceptions that expired at least forgetAfter ago.
 func (es *ExceptionStore) take() (old [][2]string) {
 	now := time.Now()
 	if !es.changed && now.Before(es.next) {
@@ -254,7 +254,7 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	}, who...)
 }
 
-// plain returns a field of the log with an untrusted value, without control characters.
+// plain returns a field of the log with an untrusted value, whose control characters it escapes.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
 // ExceptionList is the answer of GET /exceptions, the newest exception first.
@@ -315,8 +315,8 @@ func check(e *plan.Exception) error {
 	return nil
 }
 
-// readException decodes a shared exception. It fails if text is invalid or has an unknown
-// field, because the field may mean that the exception applies to fewer descriptors or has another effect.
+// readException decodes a shared exception. It fails if text is invalid or has an unknown field, which may
+// mean that the exception applies to fewer descriptors or has another effect.
 func readException(id, text string) (*plan.Exception, error) {
 	e := new(plan.Exception)
 	err := cmp.Or(ReadJSON([]byte(text), e), check(e))

@@ -27,7 +27,7 @@ type fake struct {
 	Shared
 	mu           sync.Mutex
 	parts        [plan.SharedParts]fakePart
-	made, lost   int // number of changes, and of times that all was lost
+	made, lost   int // number of changes, and number of times that all texts were lost
 	sets         int
 	fails, hangs bool
 }
@@ -163,7 +163,7 @@ func newServer(t *testing.T, shared Shared) *server {
 	return s
 }
 
-// run loads until the returned function is called, in a bubble of synctest.
+// run calls Run until the returned function is called. It must be in a bubble of synctest.
 func (s *server) run() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
@@ -261,7 +261,7 @@ func TestExceptionsEnd(t *testing.T) {
 }
 
 // If the store loses everything, the servers restore the exceptions that they know, and texts that only a
-// newer version can read, but no removed ones. Unreadable ones take at most one log line a minute.
+// newer version can read, but no removed ones. Unreadable texts are logged at most once a minute.
 func TestLostStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()

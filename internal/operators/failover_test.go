@@ -15,8 +15,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestAmountsAfterFailover promotes a replica that lacks the last changes of a part, whose list of
-// changes is full. The servers give them back.
+// TestAmountsAfterFailover promotes a replica that lacks the last changes of a part, whose list of changes is
+// full. The servers restore the changes.
 func TestAmountsAfterFailover(t *testing.T) {
 	t.Parallel()
 	primary := testenv.RedisServer(t)
@@ -63,7 +63,7 @@ func TestAmountsAfterFailover(t *testing.T) {
 	}
 	promoted := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
 	defer promoted.Close()
-	if n := testenv.Must(promoted.HLen(t.Context(), "w1|{weir:1}assigned").Result())(t); int(n) != len(lines)+1 { // and the marker
+	if n := testenv.Must(promoted.HLen(t.Context(), "w1|{weir:1}assigned").Result())(t); int(n) != len(lines)+1 { // one more for the marker
 		t.Errorf("Redis: %d amounts, want %d", n-1, len(lines))
 	}
 }

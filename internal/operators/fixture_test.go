@@ -63,8 +63,8 @@ func entries(text string) (list []limiter.Entry) {
 	return list
 }
 
-// ask decides times requests with descriptors such as "user=alice,path=/ nobody=x", and returns the
-// number of denied requests.
+// ask decides a request with descriptors such as "user=alice,path=/ nobody=x" as often as times says, and
+// returns the number of denials.
 func (f *fixture) ask(ctx context.Context, times int, words string) (denials int) {
 	f.Helper()
 	r := plan.Request{Domain: "api"}

@@ -24,8 +24,8 @@ type Observer struct {
 	Hashed   bool         // show digests instead of values
 }
 
-// Observe records a decided request. It keeps nothing of r. It serves as Observe in rls.Options. A request
-// that Envoy sends after the response, such as a late charge, is logged, but does not count as a denial.
+// Observe records a decided request, and does not retain r. It serves as Observe in rls.Options. A request that
+// Envoy sends after the response, such as a late charge, is logged, but not recorded as a denial.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	ob.Spending.sent.observe(r, &p.Plan)
 	ob.observeBudgets(now, r, p)
@@ -54,10 +54,10 @@ func (ob *Observer) asked(r *plan.Request, o *plan.Outcome) Asked {
 	return Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
 }
 
-// observeBudgets notes each counter of a budget if the request has changed the used percentage, has
-// exceeded the limit, or has sent a limit, which may have changed the amount.
+// observeBudgets notes each counter of a budget if the request changed the used percentage, exceeded the
+// limit, or sent a limit, which may have changed the amount.
 func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Result) {
-	hits, i := p.Plan.Hits, 0 // index of the next outcome's hit
+	hits, i := p.Plan.Hits, 0 // i is the index of the next outcome's hit
 	if !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.IsBudget() }) {
 		return
 	}
@@ -114,13 +114,13 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	return r
 }
 
-// Metadata in which Envoy can send the ID of a request, and the status code of the response, or 0 before it.
+// Metadata in which Envoy can send a request's ID, and the status code of its response, or 0 before the response.
 const (
 	RequestIDHeader    = "x-request-id"
 	ResponseCodeHeader = "x-response-code"
 )
 
-// requestID returns a request's ID from an entry of a descriptor or the metadata of the call, or ""
+// requestID returns a request's ID from an entry of its descriptors or from the metadata of the call, or ""
 // if neither has one. If Hashed is set, requestID reads only the metadata.
 func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	for i := range r.Descriptors {
@@ -136,7 +136,7 @@ func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	return ""
 }
 
-// traceOf returns this server's span of a call, or the caller's span if this server sends none.
+// traceOf returns this server's span of a call, or the caller's span if this server has none.
 func traceOf(ctx context.Context) trace.SpanContext {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		return span

@@ -105,8 +105,8 @@ descriptors:
 	}
 }
 
-// TestRequestIsNamed wants the ID of the last request: from an entry, or else the metadata, or only
-// the metadata if values are hidden.
+// TestRequestIsNamed checks that the last request's ID comes from an entry, or else from the metadata, and
+// only from the metadata if values are hidden.
 func TestRequestIsNamed(t *testing.T) {
 	ctx := grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("X-Request-Id", "of-call"))
 	for request, want := range map[string]string{
@@ -125,7 +125,7 @@ func TestRequestIsNamed(t *testing.T) {
 	}
 }
 
-// TestCallsAfterTheResponseAreNoDenials sends what Envoy sends before and after a response.
+// TestCallsAfterTheResponseAreNoDenials sends the calls that Envoy makes before and after a response.
 func TestCallsAfterTheResponseAreNoDenials(t *testing.T) {
 	for code, want := range map[string]uint64{"": 3, "0": 3, "200": 1, "429": 1} {
 		f := newFixture(t, observedRules, false)
@@ -139,8 +139,8 @@ func TestCallsAfterTheResponseAreNoDenials(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreLogged logs all decisions of some requests, and then only denials. The first two
-// requests have headers of a trace.
+// TestDecisionsAreLogged logs all decisions of some requests, and then only denials. The first two requests
+// have trace headers.
 func TestDecisionsAreLogged(t *testing.T) {
 	const (
 		begin     = `{"domain":"api","descriptor":{"entries":[{"key":"user","value":"`

@@ -7,15 +7,14 @@ import (
 	"weir/internal/plan"
 )
 
-// sentLimits remembers, for each of about 32,000 descriptors, the limit in the last request for the
-// descriptor to this server.
+// sentLimits remembers the limit that the last request to this server sent for a descriptor, for about 32,000
+// descriptors.
 type sentLimits struct {
 	any  atomic.Bool // a request has sent a limit
 	last *limiter.Recent[plan.Override]
 }
 
-// observe notes the limits that r sends. If r has a descriptor without a limit, observe forgets
-// the limit of that descriptor.
+// observe remembers the limits that r sends, and forgets the limit of each descriptor in r that has none.
 func (s *sentLimits) observe(r *plan.Request, p *plan.Plan) {
 	var buf [256]byte
 	for i := range r.Descriptors {
@@ -31,8 +30,8 @@ func (s *sentLimits) observe(r *plan.Request, p *plan.Plan) {
 	}
 }
 
-// of returns a descriptor with these entries, and with the limit in the last request for them if that limit
-// is valid. counted has the entries without the entry that names a hold.
+// of returns a descriptor with the given entries. It has the last limit sent for them if that limit is
+// valid. The parameter counted has the entries without the one that names a hold.
 func (s *sentLimits) of(domain string, entries, counted []limiter.Entry) plan.Descriptor {
 	o := s.last.Get(limiter.Keys{}.Append(nil, domain, counted, nil))
 	return plan.Descriptor{Entries: entries, Override: o, HasOverride: o.Check() == nil}

@@ -57,7 +57,7 @@ func TestReports(t *testing.T) {
 type meeting struct {
 	Shared
 	failing error
-	states  []string // that this server has sent
+	states  []string // states that this server has sent
 }
 
 func (m *meeting) ReportsWanted(context.Context) (bool, error) { return false, m.failing }

@@ -78,7 +78,7 @@ func seconds(wait time.Duration) *float64 {
 }
 
 // Seconds converts a number of seconds, as in JSON, to a Duration. It clamps s to the range from 0 to
-// 2^33; NaN counts as 0.
+// 2^33; NaN becomes 0.
 func Seconds(s float64) time.Duration {
 	const most = 1 << 33 // seconds, less than the longest Duration
 	if !(s > 0) {
@@ -87,7 +87,7 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// Counted returns n and the noun what, with an s unless n is 1, such as "1 rule" or "2 rules".
+// Counted returns n and a noun, in the plural unless n is 1, such as "1 rule" or "2 rules".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -29,9 +29,9 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// Access decides who may see values of requests and who may make changes on the debug port.
-// Without a token, loopback connections may do both. With a token, a request needs the token or the
-// console's cookie, but loopback connections need neither to see values.
+// Access decides who may see values of requests and who may make changes on the debug port. Without a
+// token, loopback connections may do both. With a token, a request needs the token or the console's
+// cookie, but a loopback connection may see values with neither.
 type Access struct {
 	// Token follows the token file, or is nil if there is none. The caller of NewAccess must run it.
 	Token *follow.Text
@@ -79,7 +79,7 @@ func readToken(path string) (string, error) {
 	return text, err
 }
 
-// The reasons to refuse a request.
+// Reasons for refusing a request.
 var (
 	otherSite    = operators.Errorf(http.StatusForbidden, "requests of other sites are refused")
 	unauthorized = operators.Errorf(http.StatusUnauthorized, "the token is missing or invalid")
@@ -187,9 +187,9 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 	return false
 }
 
-// signed returns the value of a cookie for the console that expires at the time until, in nanoseconds
-// since the epoch. The cookie does not reveal the token. All servers with the same token accept the
-// cookie, because the servers may share one address.
+// signed returns the value of a console cookie that expires at the time given by until, in nanoseconds since
+// the epoch. The cookie does not reveal the token. All servers with the same token accept the cookie, because
+// the servers may share one address.
 func (a *Access) signed(until string) string {
 	mac := hmac.New(sha256.New, []byte(a.Token.Text()))
 	_, _ = io.WriteString(mac, "weir console until "+until)
@@ -206,7 +206,7 @@ func (a *Access) cookie(r *http.Request) string {
 		return ""
 	}
 	until, _, _ := strings.Cut(cookie.Value, "-")
-	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // without a number the cookie has expired
+	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // without a number, the cookie has expired
 	if _, out := a.signedOut.Load(cookie.Value); out || time.Now().UnixNano() >= nanoseconds || !hmac.Equal([]byte(cookie.Value), []byte(a.signed(until))) {
 		return ""
 	}
@@ -234,7 +234,7 @@ func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 }
 
 // cookieName returns the name of r's cookie. The name has the port, because browsers send a cookie to all
-// ports of a host, and with kubectl port-forward, several servers are at ports of localhost.
+// ports of a host, and with kubectl port-forward, several servers may be at different ports of localhost.
 func cookieName(r *http.Request) string {
 	return "weir_token_" + (&url.URL{Host: r.Host}).Port()
 }

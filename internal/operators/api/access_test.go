@@ -59,7 +59,7 @@ type asked struct {
 	want      int
 }
 
-// send sends a request and wants the status. It follows no redirect.
+// send sends a request and checks the status. It follows no redirect.
 func (a asked) send(t *testing.T, port string) (header http.Header, body string) {
 	t.Helper()
 	method, path, _ := strings.Cut(a.route, " ")

@@ -19,17 +19,17 @@ type sharedPage struct {
 	latest chan *rendering // contains the latest rendering, or nothing during the next one
 }
 
-// NewPage returns a handler that serves a page of handler to several clients. handler gets requests without
-// a URL or headers. A page is not reused after the result of version has changed.
+// NewPage returns a handler that shares each rendering of handler's page among clients. handler gets requests
+// without a URL or headers. A rendering is not reused after the result of version has changed.
 func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 	p := &sharedPage{handler, version, make(chan *rendering, 1)}
 	p.latest <- &rendering{}
 	return p
 }
 
-// rendering is a rendered page. During the rendering it is the http.ResponseWriter.
+// rendering is a rendered page. During the rendering, it is the http.ResponseWriter.
 type rendering struct {
-	version, until time.Time // requests that arrive before the time until get this page if the version is still the same
+	version, until time.Time // a request that arrives earlier than until gets this page if the version is still the same
 
 	status int
 	header http.Header
@@ -51,14 +51,14 @@ func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, text) //nolint:gosec // at made the page, so its size is bounded; an error means that the client has gone
 }
 
-// If rendering a page takes more than cheap, the page is reused for the rendering time multiplied by
-// shows, so that a server does not spend all its time on rendering.
+// If rendering a page takes longer than cheap, the page is reused for the rendering time multiplied by shows,
+// so that a server does not spend all its time on rendering.
 const (
 	cheap = 50 * time.Millisecond
 	shows = 3
 )
 
-// at returns the page for a request that arrived at the time asked. It renders a new page unless the
+// at returns the page for a request that arrived at the time given by asked. It renders a new page unless the
 // latest page was finished after that time or may still be reused.
 func (p *sharedPage) at(asked time.Time) *rendering {
 	page := <-p.latest

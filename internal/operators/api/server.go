@@ -130,7 +130,7 @@ func (s *Server) Handler() http.Handler {
 	return s.Access.sites.Handler(mux)
 }
 
-// whom returns a note about the senders who may use a class of endpoints.
+// whom returns a note about who may use a class of endpoints.
 func (a *Access) whom(c Class) string {
 	switch {
 	case c == Open:
@@ -154,7 +154,7 @@ func (s *Server) rules(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) reload() http.HandlerFunc {
 	audit := rate.Sometimes{Interval: time.Second}
 	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load may take long; a recorder in a test has no deadline
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load may take a long time; a recorder in a test has no deadline
 		audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
 		if err := s.Reload(); err != nil {
 			fail(w, err, plaintext.Lines)
@@ -169,7 +169,7 @@ func (s *Server) reload() http.HandlerFunc {
 func (s *Server) assign(how operators.How) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patient := http.NewResponseController(w)
-		_, _ = patient.SetReadDeadline(time.Time{}), patient.SetWriteDeadline(time.Time{}) // a recorder in a test has none
+		_, _ = patient.SetReadDeadline(time.Time{}), patient.SetWriteDeadline(time.Time{}) // a recorder in a test has no deadlines
 		answer(http.StatusOK, func(r *http.Request) (any, error) {
 			how, query := how, r.URL.Query()
 			how.CSV = strings.HasPrefix(r.Header.Get("Content-Type"), "text/csv")
@@ -190,7 +190,7 @@ func (s *Server) assign(how operators.How) http.HandlerFunc {
 // profiles serves /debug/pprof/.
 func profiles() http.HandlerFunc {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index) // not pprof.Cmdline: flags may hold a password
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // pprof.Cmdline is left out, because flags may contain a password
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -226,7 +226,7 @@ func plain(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 }
 
-// fail answers with the text of an error, which shown makes safe, and the status of the error's Kind, or 500.
+// fail answers with the text of an error, made safe by shown, and the status of its Kind, or 500 without one.
 func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	code := operators.Kind(http.StatusInternalServerError)
 	if body, large := errors.AsType[*http.MaxBytesError](err); large {

@@ -31,7 +31,7 @@ import (
 // secret is a text that must be shown only with access.
 const secret = "alice"
 
-// testServer returns a server with rules and counters, which shows secret.
+// testServer returns a server with rules and counters that contain secret.
 func testServer(t *testing.T, access *Access) *Server {
 	t.Helper()
 	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
@@ -140,7 +140,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestFrontPage leads browsers to the console, and shows others a text.
+// TestFrontPage checks that browsers are redirected to the console and other clients get a text.
 func TestFrontPage(t *testing.T) {
 	handler := testServer(t, withToken(t, "", io.Discard)).Handler()
 	for accept, want := range map[string]string{"": "", "*/*": "", "text/plain": "", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8": "/console/"} {
@@ -154,7 +154,7 @@ func TestFrontPage(t *testing.T) {
 	}
 }
 
-// TestErrors wants a status for each kind of error, and foreign texts as plain text.
+// TestErrors checks that each kind of error has its status, and that foreign texts are shown as plain text.
 func TestErrors(t *testing.T) {
 	const evil, shown = "redis (timeout): \x1b[2J\nalice", `redis (timeout): \x1b[2J\nalice` + "\n"
 	s := testServer(t, withToken(t, "", io.Discard))
@@ -201,8 +201,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestPage wants one rendering for all requests during it, with and without gzip, and another one
-// for later requests, but not all the time.
+// TestPage checks that all requests during a rendering share it, with and without gzip, and that later
+// requests get another one, but not all the time.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made, slow, version := 0, 10*time.Millisecond, time.Now()
@@ -241,7 +241,7 @@ func TestPage(t *testing.T) {
 		slow = time.Second
 		want(3)
 		time.Sleep(2 * time.Second)
-		want(3) // it took long, so it is reused
+		want(3) // it took a long time, so it is reused
 		time.Sleep(2 * time.Second)
 		want(4)
 		version = time.Now()

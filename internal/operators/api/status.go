@@ -48,7 +48,7 @@ type Rates struct {
 	Decisions, Denials, Undecided float64
 }
 
-// Store describes the store of counters. Unknown times are zero. In memory, all fields below Works are zero.
+// Store describes the store of counters. Unknown times are zero. For a store in memory, all fields below Works are zero.
 type Store struct {
 	Name         string    `json:"name"` // kind and address of the store
 	Works        bool      `json:"works"`

@@ -5,7 +5,7 @@
 //
 //	questions.go  Question: the flags of a command, and its request
 //	client.go     Client: requests and errors
-//	words.go      Answer, with the functions of its texts
+//	words.go      Answer, and the functions for its texts
 //	answers.txt   the texts
 package client
 
@@ -38,7 +38,7 @@ type Options struct {
 	UserAgent string
 	Flags     string // added to suggested commands, such as " --server http://weir:6070"
 
-	Progress io.Writer // shows how much of a file is sent; nil shows nothing
+	Progress io.Writer // shows how much of a file is sent, or nil to show nothing
 }
 
 // Client sends questions to one server. It is safe for concurrent use.
@@ -85,10 +85,10 @@ var (
 	ErrUnreachable  = errors.New("cannot reach the server")
 	ErrUnauthorized = errors.New("refused by the server")
 	ErrNotFound     = errors.New("not found by the server")
-	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails
+	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails, or no rules are loaded
 )
 
-// ask sends a request and decodes the answer. text is the name of the template for the Answer. Neither
+// ask sends a request and decodes the answer. The parameter text names the template for the Answer. Neither
 // pointer is nil, even if there is an error.
 func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)

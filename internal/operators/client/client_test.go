@@ -50,7 +50,7 @@ func plain(code int, text string, header ...string) http.HandlerFunc {
 	}
 }
 
-// TestBadAnswers wants one sentence for each kind of failure.
+// TestBadAnswers checks that each kind of failure has a message of one sentence.
 func TestBadAnswers(t *testing.T) {
 	large := func(w http.ResponseWriter, _ *http.Request) {
 		for range maxAnswer/(1<<20) + 2 {
@@ -107,7 +107,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestWithoutRedis asks a server for the lists of all servers while Redis fails. It shows its own.
+// TestWithoutRedis asks a server for the lists of all servers while Redis fails. It answers with its own lists.
 func TestWithoutRedis(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("servers") == "all" {
@@ -153,7 +153,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestRequest wants the token in a header only, and an ID with any bytes in the path.
+// TestRequest checks that the token is in a header only, and that an ID with any bytes is in the path.
 func TestRequest(t *testing.T) {
 	var got *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,7 @@ func TestLift(t *testing.T) {
 	}
 }
 
-// TestBlocks shows the bar of an hour on a terminal, and elsewhere none, but all minutes.
+// TestBlocks checks that a terminal gets the bar of an hour, and other output all minutes instead.
 func TestBlocks(t *testing.T) {
 	a := Answer{text: "counters", Value: &operators.Counters{Servers: 1, Denials: []operators.LastDenial{{
 		Key: operators.Key{Minutes: slices.Repeat([]operators.Minute{{Denied: 1}, {Denied: 8}}, 15)},

@@ -51,8 +51,8 @@ func (s Scope) query() string {
 	return "?servers=all"
 }
 
-// askAll asks for a list of all servers or, if s.This is set, of the asked server only. more is added to
-// the query of s. If Redis fails, askAll asks for the list of the asked server, and notes the reason.
+// askAll asks for a list of all servers or, if s.This is set, of the asked server only. The parameter more is
+// added to the query. If Redis fails, askAll asks for the list of the asked server, and notes the reason.
 func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more string) (*T, *Answer, error) {
 	list, a, err := ask[T](ctx, c, text, http.MethodGet, path+s.query()+more, nil)
 	if errors.Is(err, ErrUnavailable) && !s.This {
@@ -66,7 +66,7 @@ func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more str
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
 // denials returns the denials in s of descriptors that have, or may have, the given entries. If there are
-// none, the answer has a note if the server doubts the domain or the entries.
+// none and the server doubts the domain or the entries, the answer has a note.
 func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.Entries) (*operators.Denials, *Answer, error) {
 	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
 	d, a, err := askAll[operators.Denials](ctx, c, s, text, "/denials", "&"+doubted.Encode())
@@ -137,7 +137,7 @@ func (d Descriptor) counters(ctx context.Context, c *Client, path string) (*Answ
 	return a, err
 }
 
-// By is the name of the person who changes something. The default is the variable user of the parser.
+// By is the name of the person who changes something. The default is the parser's variable user.
 type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
 }
@@ -299,7 +299,7 @@ func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
 	return a, err
 }
 
-// progress shows how much of a file is read, twice a second.
+// progress shows how much of a file is read, at most twice a second.
 type progress struct {
 	*os.File
 	to         io.Writer

@@ -21,18 +21,18 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Answer is the answer of a server, with the other data for the text that people read.
+// Answer is a server's answer, with the other data that its text shows.
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
-	Bad             bool   // no rule matches the descriptor, a line is refused, or the server has a red problem
+	Bad             bool   // no rule matches the descriptor, a line was refused, amounts were not pruned, or the server has a red problem
 	Value           any
 	Window          *operators.Window // window of Value that the text shows
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options
 
-	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First has the
+	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First is the
 	// first descriptor that can be pasted, as arguments of a command. Key sets both fields.
 	Lacking map[string]bool
 	First   string
@@ -83,7 +83,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 // The parts of a text that are coloured: the names of columns, and bars.
 var header, bar = regexp.MustCompile(`(?m)^ *[A-Z]+(?:  +[A-Z ]+)+$`), regexp.MustCompile("[▁-█]+")
 
-// Bar returns a bar with a length in proportion to n, or of 10 if n is most. Without Terminal, it returns "".
+// Bar returns a bar whose length is in proportion to n, and 10 if n is most. Without Terminal, it returns "".
 func (a *Answer) Bar(n, most uint64) string {
 	if !a.Terminal {
 		return ""
@@ -147,7 +147,7 @@ func quoted(d plan.JSONDescriptor) arguments {
 	return arguments{explain.Quote(explain.FormatDomain(domain)), explain.Quote(explain.FormatDescriptor(entries))}
 }
 
-// count returns n, or the range of numbers if n may be too large by err.
+// count returns n, or a range of numbers if n may be too large by up to err.
 func count(n, err uint64) string {
 	if err == 0 {
 		return fmt.Sprint(n)

@@ -142,8 +142,8 @@ type view struct {
 	part    string // template to render, or "" for the page
 }
 
-// show writes the page with this name. refused is the reason why a form was refused, or nil. If the
-// page's script sent the request, show writes only the panels.
+// show writes the page with this name. The parameter refused is why a form was refused, or nil. If
+// the page's script sent the request, show writes only the panels.
 func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data func(*http.Request) (any, error), refused error) {
 	_ = r.ParseForm() // invalid parts are missing
 	v, code := view{Name: name, Visitor: api.VisitorOf(r), Done: r.Form.Get("done"), Status: c.Status()}, http.StatusOK

@@ -84,7 +84,7 @@ func TestDescriptorsThatLack(t *testing.T) {
 	}
 }
 
-// TestBadForms wants each error to name its field.
+// TestBadForms checks that each error names its field.
 func TestBadForms(t *testing.T) {
 	for _, tt := range []struct{ field, value, want string }{
 		{"domain", "", "a domain and a descriptor are required"},

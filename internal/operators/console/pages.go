@@ -28,7 +28,7 @@ const maxKeys = 25
 // nowPage is the data of the page Now.
 type nowPage struct {
 	Chart chart
-	// Window is minute or hour, and Servers is this or all, from the query.
+	// Window is "minute" or "hour", and Servers is "this" or "all", from the query.
 	Window, Servers string
 	Denials         operators.Denials
 	Exceptions      operators.ExceptionList
@@ -78,7 +78,7 @@ func (c *console) now(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// storePage has the metrics of the store, by name and by the values of labels, now and some seconds ago.
+// storePage has the metrics of the store, by name and label values, now and some seconds ago.
 type storePage struct {
 	Now, before map[string]map[string]float64
 	Seconds     float64
@@ -144,7 +144,7 @@ var words = template.FuncMap{
 	"short":  func(s string) string { return api.Short(s, 256) },
 	"mode":   descriptors.ModeWord,
 	"number": plaintext.Number,
-	"uses":   func(n uint64) string { return plaintext.Number(n) }, // the template passes what a pointer points to
+	"uses":   func(n uint64) string { return plaintext.Number(n) }, // the template dereferences a pointer
 	"per":    func(n, of float64) float64 { return n / of },
 	"now":    time.Now,
 	"rate":   rate,
@@ -195,7 +195,7 @@ const (
 	chartHeight = 200
 )
 
-// draw returns a chart of rates up to now. rates must have the oldest first.
+// draw returns a chart of rates up to now. The rates must be in order, the oldest first.
 func draw(rates []api.Rates, now time.Time) (c chart) {
 	top, last := 1.0, ""
 	c.Empty = true
@@ -225,7 +225,7 @@ func draw(rates []api.Rates, now time.Time) (c chart) {
 	return c
 }
 
-// point returns a point of a curve. part is its height as a share of chartHeight.
+// point returns a point of a curve. The parameter part is its height as a share of chartHeight.
 func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
 
 // roundUp returns the smallest of the numbers 1, 2, 5, 10, 20, 50 and so on that is not below n.
@@ -292,8 +292,8 @@ func exception(form url.Values) (e plan.Exception, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset make the change of a form, and return the name of the message
-// on the next page.
+// addException, removeException and reset make the change that a form asks for, and return the name of the
+// message on the next page.
 func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // rulesPage is the data of the page Rules.
 type rulesPage struct {
 	Filter string
-	// Numbers of the rules on the page, which are the busiest, of the rules that contain Filter, and of all rules.
+	// Numbers of rules: the busiest, which are on the page, those that contain Filter, and all.
 	Shown, Matching, All int
 	Interval             time.Duration // interval of the rates, or 0 if they are not known yet
 	Tree                 []*branch     // one branch for each domain
@@ -92,7 +92,7 @@ func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	return most
 }
 
-// most returns the maxRules busiest rules in the order of rules. It may overwrite the slice rules.
+// most returns the maxRules busiest rules in the order of rules. It may modify the slice rules.
 func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
 	if len(rules) <= maxRules {
 		return rules

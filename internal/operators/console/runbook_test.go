@@ -30,7 +30,7 @@ func TestRunbook(t *testing.T) {
 }
 
 // toHTML converts the Markdown that docs/at-3am.md has: paragraphs, tables, blocks and spans of code,
-// and links, of which only links to its own sections stay.
+// emphasis and links. Only links to its own sections and to the console remain links.
 func toHTML(markdown string) string {
 	spans := func(text string) string {
 		text = regexp.MustCompile("`([^`]+)`").ReplaceAllString(html.EscapeString(text), "<code>$1</code>")

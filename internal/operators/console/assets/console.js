@@ -1,6 +1,6 @@
 // This script replaces the panels of a page with new panels from the server every two seconds. It
-// keeps the reader's focus, opened details, selection, typed text and scrolled tables. On pages without
-// a domain, it chooses the last one. Without it, pages work but do not refresh.
+// keeps the reader's focus, opened details, selection, typed text and scrolled tables. If the URL
+// has no domain, it selects the last one. Without the script, pages work but do not refresh.
 "use strict";
 
 const interval = 2000;
@@ -9,13 +9,13 @@ const live = document.getElementById("live");
 const pause = document.getElementById("pause");
 const panels = () => document.querySelectorAll("[data-panel]");
 
-// keyOf returns a name of an element that is the same in the next panel.
+// keyOf returns a name by which the same element is found in the next panel.
 function keyOf(element) {
   return element.id || element.getAttribute("href") || element.getAttribute("aria-label") ||
     (element.tagName === "SUMMARY" && element.parentElement.id && "summary of " + element.parentElement.id);
 }
 
-// isBusy reports whether new content would undo something that the reader does.
+// isBusy reports whether new content would disturb what the reader is doing.
 function isBusy(panel) {
   const selection = document.getSelection();
   if (selection && !selection.isCollapsed && selection.containsNode(panel, true)) return true;
@@ -45,7 +45,7 @@ function replace(panel, next) {
   }
 }
 
-// say shows a message, which screen readers announce once.
+// say shows a message. Screen readers announce it once.
 function say(text) {
   if (live.textContent !== text) live.textContent = text;
 }
