@@ -5,9 +5,9 @@ import (
 	"io"
 	"strconv"
 	"text/template"
-	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
 
@@ -19,22 +19,15 @@ type Report struct {
 
 // Sent is a descriptor that Envoy sends.
 type Sent struct {
-	Domain       string      `json:"domain"`
-	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor
-	Entries      []SentEntry `json:"entries"`    // null if all values were missing and skipped
-	Location     string      `json:"location"`
-	Call         int         `json:"call"`
-	OnStreamDone bool        `json:"on_stream_done"`
-	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
-	NegativeHits bool        `json:"is_negative_hits,omitempty"`
-	Explain      string      `json:"explain,omitempty"` // command that explains the descriptor
-}
-
-// SentEntry is an entry of a descriptor, in the format of the decision log.
-type SentEntry struct {
-	Key         string `json:"key"`
-	Value       string `json:"value"`
-	ValueBase64 []byte `json:"value_base64,omitempty"` // only if the value is not UTF-8
+	Domain       string           `json:"domain"`
+	Descriptor   string           `json:"descriptor"` // in the syntax of explain.ParseDescriptor
+	Entries      []plan.JSONEntry `json:"entries"`    // null if all values were missing and skipped
+	Location     string           `json:"location"`
+	Call         int              `json:"call"`
+	OnStreamDone bool             `json:"on_stream_done"`
+	HitsAddend   *uint64          `json:"hits_addend,omitempty"`
+	NegativeHits bool             `json:"is_negative_hits,omitempty"`
+	Explain      string           `json:"explain,omitempty"` // command that explains the descriptor
 }
 
 // Report returns the descriptors that Envoy sends for a request. command is the beginning
@@ -47,11 +40,7 @@ func (c *Config) Report(r Request, command string) *Report {
 			Call: d.Call, OnStreamDone: d.OnStreamDone, NegativeHits: d.Refund,
 		}
 		for _, e := range d.Entries {
-			entry := SentEntry{Key: e.Key, Value: e.Value}
-			if !utf8.ValidString(e.Value) {
-				entry.ValueBase64 = []byte(e.Value)
-			}
-			s.Entries = append(s.Entries, entry)
+			s.Entries = append(s.Entries, plan.NewJSONEntry(e.Key, e.Value))
 		}
 		hits := ""
 		if d.HasHitsAddend {
