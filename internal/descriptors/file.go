@@ -24,9 +24,9 @@ type File struct {
 //
 // It reads directories recursively, in the order of names. In directories, it reads files with
 // the extension .yaml, .yml, .json or none, and returns the paths of other files, and of links to
-// directories, in skipped. It ignores *_test.yaml, and names that begin with a dot, so that it reads
-// the files of a mounted ConfigMap only once. Files in paths themselves may have any name. The error
-// names every path that cannot be read or is not a regular file.
+// directories, in skipped. It ignores *_test.yaml, and names that begin with a dot, because it would
+// otherwise read the files of a mounted ConfigMap twice. A file that paths itself contains may have
+// any name. The error names every path that cannot be read or is not a regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
@@ -48,7 +48,7 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// WhySkipped returns the reason why ReadFiles skipped a path.
+// WhySkipped explains why ReadFiles skipped a path.
 func WhySkipped(path string) string {
 	if isRuleFile(path) {
 		return "it is a link to a directory"
@@ -132,7 +132,7 @@ func ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// ReadStream reads a file from r, such as the standard input. Problems call the file by name.
+// ReadStream reads a file from r, such as the standard input. name is the file's name in problems.
 func ReadStream(r io.Reader, name string) (File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	if err != nil {

@@ -46,8 +46,8 @@ func (w *wildcards) add(child *node, text string) {
 	}
 }
 
-// find returns the first child in the order of the files that matches value and whose order is
-// at least from. It returns nil if there is none, or if too little work is left.
+// find returns the first child in the order of the files that matches value, ignoring children
+// whose order is less than from. It returns nil if there is none, or if too little work is left.
 func (w *wildcards) find(value string, from int32, work *Work) *node {
 	var best *node
 	for _, s := range w.shapes {

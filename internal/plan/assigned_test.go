@@ -47,7 +47,7 @@ func TestOrderOfAmounts(t *testing.T) {
 		{"shared=xy", "3", 60, 0, []string{"60 per minute fixed_window", "3 per day fixed_window"}}, // sent for a rule without override
 		{"user=a", "2", 0, 0, []string{"2 per day fixed_window"}},
 		{"user=a path=/login", "9", 0, 0, []string{"9 per hour fixed_window", "3 per day fixed_window"}},
-		{"nobody=a", "9", 0, 0, []string{"9 per second fixed_window"}}, // the rule without key
+		{"nobody=a", "9", 0, 0, []string{"9 per second fixed_window"}}, // the rule without a key
 	} {
 		assigned, exceptions := new(SharedSet), new(atomic.Pointer[Exceptions])
 		d := words(test.descriptor)
