@@ -18,7 +18,7 @@ import (
 // limitFields has the fields of a limit.
 type limitFields struct {
 	limiter.Spec
-	given strictyaml.Given // without null fields, which count as not given
+	given strictyaml.Given // without null fields, which are treated as not given
 }
 
 // rateLimit reads rate_limit, which is one limit, a list of limits, or null for no limit.

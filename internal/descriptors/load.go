@@ -28,7 +28,7 @@ type Options struct {
 	MergeDomains bool
 	// CalendarMonths counts limits with unit month by the calendar if they name no algorithm.
 	CalendarMonths bool
-	// Background limits loading to a single processor, so that requests get the others.
+	// Background limits loading to a single processor, to leave the others to requests.
 	Background bool
 }
 

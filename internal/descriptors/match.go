@@ -25,8 +25,8 @@ type Tree struct {
 
 // Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the nearest rule above this one that has limits which also apply below it, and
-	// so to the descriptors of this rule. It is nil if there is none.
+	// Above is the nearest higher rule with limits that also apply below it, and so to the
+	// descriptors of this rule. It is nil if there is none.
 	Above *Rule
 	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
 	Override *Override

@@ -6,8 +6,8 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// patterns has the children of one node and key whose values are not listed: networks, wildcards
-// and regular expressions. A value that is not an address in a network leads to the first
+// patterns has the children of one node and key that have networks, wildcards or regular
+// expressions. A value that is not an address in a network leads to the first
 // matching wildcard or regular expression in the order of the files.
 type patterns struct {
 	networks  *bart.Table[*node] // nil without networks, because even an empty table takes memory

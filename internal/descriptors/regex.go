@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxRegexSteps limits the steps of all regular expressions of one node and key. A step is an
+// maxRegexSteps limits the total steps of the regular expressions of one node and key. A step is an
 // instruction of the compiled program; there is about one for each character of the expression.
 // Each step may run once for each byte of the value.
 const maxRegexSteps = 2000

@@ -97,8 +97,8 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// hidden describes a rule to which entries would lead on another path, one that branches off as late as
-// possible. It returns "" if there is none. nodes are the nodes to which entries lead, domain first.
+// hidden describes a rule to which entries would lead if they left the path of nodes, as late as possible.
+// It returns "" if there is no such rule. nodes are the nodes to which entries lead, domain first.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
 		for general := range nodes[i].all(entries[i], work) { // the first one is on the path and leads to no rule

@@ -2,7 +2,7 @@ package descriptors
 
 import "strings"
 
-// wildcards has the children of one node and key whose values contain a '*', which matches any
+// wildcards has the children of one node and key whose values contain a '*'. A '*' matches any
 // sequence of characters, even an empty one.
 //
 // A wildcard is found by its texts before the first '*' and after the last '*'. So the cost of a
