@@ -102,7 +102,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 
 // level has the fields of one descriptor while the descriptor is read.
 type level struct {
-	Rule              // without properties of ancestors, and with modes not yet applied to limits
+	Rule              // without the properties that ancestors add, and before modes are applied to limits
 	key, value string // value may be the text of a regular expression
 	regex      *regex
 	how        How

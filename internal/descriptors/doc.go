@@ -5,7 +5,7 @@
 // is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule,
 // nearly always without allocating.
 //
-// Start with load.go. The files up to hidden.go load rules, and the rest are about the finished Tree:
+// Start with load.go. The files up to hidden.go load rules, and the rest use the finished Tree:
 //
 //   - file.go reads files, message.go turns messages into the nodes of an equivalent file;
 //   - fields.go has a row for each field of the format;

@@ -56,7 +56,7 @@ func WhySkipped(path string) string {
 	return "its name is not that of a file of rules"
 }
 
-// NoFiles returns the error for a caller that needs at least one file when ReadFiles found none.
+// NoFiles returns an error for callers that need at least one file if ReadFiles has found none.
 func NoFiles(paths ...string) error {
 	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
@@ -106,7 +106,7 @@ func (r *reader) directory(dir, prefix string) {
 	}
 }
 
-// isRuleFile reports whether the name of a file in a directory is the name of a rule file.
+// isRuleFile reports whether a file in a directory is a rule file, judging by its name.
 func isRuleFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json", ""}, filepath.Ext(name))
 }

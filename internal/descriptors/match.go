@@ -85,7 +85,7 @@ type node struct {
 
 	children []*node // in the order of the files
 	// exact has children by key and value, including each value of a list and the text of each
-	// wildcard. A child for any value has the value "", which no list can contain.
+	// wildcard. A child that matches any value has the value "", which no list can contain.
 	exact    map[limiter.Entry]*node
 	patterns map[string]*patterns // by key
 }

@@ -18,7 +18,7 @@ type Trace struct {
 	Rule *Rule
 	Ends bool
 	// Children are the entries of the nodes below the end of the path, sorted by key and value,
-	// if the descriptor does not end at a rule. The value of a child for any value is "".
+	// if the descriptor does not end at a rule. A child that matches any value has the value "".
 	Children []limiter.Entry
 	// Hidden describes a rule that would apply if matching backtracked, and the more specific
 	// node that hides it. It is empty if there is no such rule.
@@ -56,7 +56,7 @@ const (
 // matches has the word in Level.Match for each How.
 var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
 
-// Explain returns the path on which Match finds the rule for a descriptor, or fails to find one.
+// Explain returns the path that Match takes for a descriptor, even if it finds no rule.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {

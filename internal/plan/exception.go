@@ -79,7 +79,7 @@ type Exceptions struct {
 	index   map[string]*Exception // by domain and entries, joined by appendText
 }
 
-// NewExceptions returns the set of the exceptions in all, or nil if all is empty. It keeps and
+// NewExceptions returns the set of the given exceptions, or nil if there are none. It keeps and
 // sorts the slice. If several exceptions have the same domain and entries, only the newest
 // applies.
 func NewExceptions(all []*Exception) *Exceptions {

@@ -151,7 +151,7 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 // the number grows while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
-// Enter makes the field or item s of the current node the current node.
+// Enter moves from the current node to its field or item s.
 func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 
 // Leave returns to the node before the last Enter.

@@ -190,7 +190,7 @@ func keys(entries []limiter.Entry) (keys []string) {
 	return keys
 }
 
-// divided says that Envoys divide the limit to which the entries lead. Otherwise it returns "".
+// divided returns a note if Envoys divide the limit to which the entries lead, and "" otherwise.
 func divided(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
 	rule, _ := tree.MatchBucket(domain, entries)
 	if rule == nil {
