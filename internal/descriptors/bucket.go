@@ -15,7 +15,7 @@ func (t *Tree) Buckets() []*Rule { return t.buckets }
 
 // MatchBucket returns the rule with quota_service to which the entries of a bucket ID lead in some
 // order, and the entries in that order, with canonical addresses if networks match. If several orders
-// lead to rules, the order that comes first in the files takes precedence. Without a rule, both are nil.
+// lead to rules, the order that comes first in the files takes precedence. If none does, both are nil.
 func (t *Tree) MatchBucket(domain string, entries []limiter.Entry) (*Rule, []limiter.Entry) {
 	if len(t.buckets) == 0 {
 		return nil, nil
@@ -50,8 +50,8 @@ func unordered(domain string, keys []string) string {
 	return fmt.Sprintf("%q", append([]string{domain}, slices.Sorted(slices.Values(keys))...))
 }
 
-// Refill returns the fill rate of a token bucket of size 1, as a share of l: tokens per seconds. Both
-// are whole because Envoy ignores fractions. A share of size n fills n times as fast.
+// Refill returns the fill rate of a share of l whose token bucket has size 1, as tokens and the seconds that
+// they take. Both are whole because Envoy ignores fractions. A share of size n fills n times as fast.
 func Refill(l *limiter.Limit) (tokens, seconds uint64) {
 	if l.RequestsPerUnit == 0 {
 		return 1, 1
@@ -146,8 +146,8 @@ func (l *loader) orderBuckets() {
 	}
 }
 
-// mayMeet reports whether the entries of a bucket ID can lead to n in one order and to other in another.
-// Both must have the same keys. mayMeet assumes that different patterns of a key match a common value.
+// mayMeet reports whether the entries of a bucket ID can lead to n in one order and to other in a second one.
+// Both nodes must have the same keys. mayMeet assumes that two patterns of a key can match the same value.
 func (n *node) mayMeet(other *node) bool {
 	way, differ := n.path()[1:], false
 	for i, m := range other.path()[1:] {

@@ -7,8 +7,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// A bucket ID has no order. Its entries lead to a rule in any order, in the form that keys count, and
-// no descriptor leads there.
+// The entries of a bucket ID lead to a rule in any order, and addresses become canonical. No descriptor
+// leads to such a rule.
 func TestMatchBucket(t *testing.T) {
 	const quota = "quota_service: true, rate_limit: {unit: second, requests_per_unit: 6}"
 	tree := load(t, `{domain: api, descriptors: [

@@ -102,7 +102,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 
 // level has the fields of one descriptor while the descriptor is read.
 type level struct {
-	Rule              // without properties of ancestors, and with modes not yet applied to limits
+	Rule              // without the properties that ancestors add, and before modes are applied to limits
 	key, value string // value may be the text of a regular expression
 	regex      *regex
 	how        How
@@ -189,10 +189,10 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	d.way = d.way[:len(d.way)-1]
 }
 
-// keylessFields are the fields that a rule without key may have.
+// keylessFields are the fields that a rule without a key may have.
 var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_threshold", "metadata"}
 
-// noKey is the name of a rule without key in texts and metrics.
+// noKey is the name of a rule without a key in texts and metrics.
 const noKey = "(no key)"
 
 // keyless makes l the rule of its parent for entries that match no child.

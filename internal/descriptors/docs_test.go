@@ -118,7 +118,7 @@ func TestDocumentedLabels(t *testing.T) {
 	}
 }
 
-// detailedLabels returns the labels of a request after it has added detailed_metric to a rule.
+// detailedLabels adds detailed_metric to a rule, and then returns the labels of a request.
 func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string {
 	t.Helper()
 	rules = strings.Replace(rules, "        rate_limit:", "        detailed_metric: true\n        rate_limit:", 1)

@@ -85,9 +85,9 @@ func (r *Rule) Way() string { return r.node.way() }
 
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
-// Entries returns the domain of r and entries that lead to r. An entry for any value has an empty
-// value, and an entry for a list has the first item of the list. Wildcards and regular expressions
-// are returned as text. For a rule without key, the entries lead to the level of the rule.
+// Entries returns the domain of r and entries that lead to r. If every value leads to a level, the
+// value of its entry is empty. If a list does, the value is its first item. Wildcards and regular
+// expressions are returned as text. For a rule without a key, the entries lead to the level of the rule.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	path := r.node.path()
 	for _, n := range path[1:] {
@@ -107,8 +107,8 @@ func (n *node) path() (way []*node) {
 	return way
 }
 
-// word returns n in the form of Spell, but does not quote the name of a rule without key or of a
-// node of tooLong. Spell quotes these names, so that a key with the same text looks different.
+// word returns n in the form of Spell, but does not quote the name of a rule without a key or of a
+// node that tooLong made. Spell quotes these names, so a key with the same text looks different.
 func (n *node) word() string {
 	if n.parent != nil && n.how == Nowhere || n.how == TooLong {
 		return n.entry.Key
@@ -127,7 +127,7 @@ func (n *node) here() Problem {
 	return Problem{File: n.file, Line: int(n.line), Column: int(n.column)}
 }
 
-// location returns a problem without message at n. If n has no line, the problem has a path.
+// location returns a problem without a message at n. If n has no line, the problem has a path.
 func (n *node) location() Problem {
 	p := n.here()
 	if p.Line > 0 || n.parent == nil {

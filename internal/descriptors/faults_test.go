@@ -12,7 +12,7 @@ import (
 // Known faults of envoyproxy/ratelimit in reading rules. Package rls has tests for its faults
 // with requests and answers.
 
-// envoyproxy/ratelimit looks up rules by key and value joined with "_", so that the rule for the
+// envoyproxy/ratelimit looks up rules by key and value joined with "_", so the rule for the
 // key t_u applies to the entry t=u.
 func TestFaultUnderscoreJoinsKeyAndValue(t *testing.T) {
 	tree := load(t, `

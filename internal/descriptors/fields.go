@@ -108,7 +108,7 @@ func later(*yaml.Node) {}
 
 // Words that are allowed as values, and replacements for words that are not allowed.
 var (
-	charges = []string{"auto", "admitted", "always"} // in the order of limiter.Charge, from limiter.Auto on
+	charges = []string{"auto", "admitted", "always"} // in the order of limiter.Charge, starting with limiter.Auto
 
 	// gone has, for each field of earlier versions, a message with its replacement.
 	gone = map[string]string{
@@ -138,7 +138,7 @@ func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *ya
 	return g
 }
 
-// value reads n into the variable or function into, see field.
+// value reads n into the variable that parameter into points to or, if it is a function, calls it with n.
 func (d *decoder) value(into any, n *yaml.Node) {
 	switch v := into.(type) {
 	case func(*yaml.Node):

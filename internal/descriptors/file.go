@@ -24,9 +24,9 @@ type File struct {
 //
 // It reads directories recursively, in the order of names. In directories, it reads files with
 // the extension .yaml, .yml, .json or none, and returns the paths of other files, and of links to
-// directories, in skipped. It ignores *_test.yaml, and names that begin with a dot, so that it reads
-// the files of a mounted ConfigMap only once. Files in paths themselves may have any name. The error
-// names every path that cannot be read or is not a regular file.
+// directories, in skipped. It ignores *_test.yaml, and names that begin with a dot, because it would
+// otherwise read the files of a mounted ConfigMap twice. A file that paths itself contains may have
+// any name. The error names every path that cannot be read or is not a regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
@@ -48,7 +48,7 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// WhySkipped returns the reason why ReadFiles skipped a path.
+// WhySkipped explains why ReadFiles skipped a path.
 func WhySkipped(path string) string {
 	if isRuleFile(path) {
 		return "it is a link to a directory"
@@ -56,7 +56,7 @@ func WhySkipped(path string) string {
 	return "its name is not that of a file of rules"
 }
 
-// NoFiles returns the error for a caller that needs at least one file when ReadFiles found none.
+// NoFiles returns an error for callers that need at least one file if ReadFiles has found none.
 func NoFiles(paths ...string) error {
 	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
@@ -106,7 +106,7 @@ func (r *reader) directory(dir, prefix string) {
 	}
 }
 
-// isRuleFile reports whether the name of a file in a directory is the name of a rule file.
+// isRuleFile reports whether a file in a directory is a rule file, judging by its name.
 func isRuleFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json", ""}, filepath.Ext(name))
 }
@@ -132,7 +132,7 @@ func ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// ReadStream reads a file from r, such as the standard input. Problems call the file by name.
+// ReadStream reads a file from r, such as the standard input. name is the file's name in problems.
 func ReadStream(r io.Reader, name string) (File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzLoad loads arbitrary bytes. Load must not panic and must always return the same tree or
-// problems, and the tree must be able to match and dump.
+// problems, and the methods Dump and Match of the tree must work.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*", "testdata/bad/*.*", "testdata/bad/*/*", "../../config/*"} {
 		names, err := filepath.Glob(pattern)

@@ -71,7 +71,7 @@ func (l *loader) warnOfHidden() {
 
 // hiddenBy returns the nodes to which the values of v would lead without v. It stops when too little
 // work is left. It looks up a wildcard by its text: another wildcard that matches this text also
-// matches every value of the wildcard, because a '*' of the other covers each '*' in the text.
+// matches every value that the wildcard matches, because its '*' covers each '*' in the text.
 func (v valued) hiddenBy(work *Work) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards
@@ -94,7 +94,7 @@ func (v valued) hiddenBy(work *Work) (generals []*node) {
 	return generals
 }
 
-// isLimited reports whether r is not nil and has a limit that counts.
+// isLimited reports whether r is not nil and has a limit that is not unlimited.
 func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
@@ -137,7 +137,7 @@ func (n *node) lost(list []string, general *node, way string, work *Work) []stri
 }
 
 // same returns the child of n to which the entry of other leads, or nil. other is a child of another
-// node. known is false if the result cannot be decided, as for some regular expressions.
+// node. known is false if the result cannot be determined, as for some regular expressions.
 func (n *node) same(other *node, work *Work) (child *node, known bool) {
 	e, p := other.entry, n.patterns[other.entry.Key]
 	switch {

@@ -37,8 +37,8 @@ type judgedRule struct {
 }
 
 // matchHold returns the rules that apply to a descriptor, and the index of the entry that names
-// their hold, or -1. It is the first entry with the key if the rules that match without it need
-// a hold with this key, or else if the rules that match with it do.
+// their hold, or -1. An entry names a hold if it is the first with its key, and the rules that match
+// without it need a hold with this key. If no entry does, those that match with all entries decide.
 func (list naive) matchHold(way []limiter.Entry) (rules []judgedRule, hold int) {
 	find := func(way []limiter.Entry) (rules []judgedRule, key string) {
 		rules = list.match(way, 0, nil)
@@ -117,8 +117,8 @@ func (list naive) first(e limiter.Entry) *naiveNode {
 // naiveTree parses a tree. Each line is key=value, indented by one space per level. A value that
 // begins with [ is a list, with < it is networks, and with ~ a regular expression. A line that
 // begins with a dot has a limit, and a line that begins with an exclamation mark has a limit
-// that applies below. A + after it makes it a concurrency limit whose holds the entry h names;
-// with a -, the entry g names them. A line with only a limit is a rule without key. naiveTree
+// that applies below. A + after this mark makes it a concurrency limit whose holds the entry h names;
+// with a -, the entry g names them. A line with only a limit is a rule without a key. naiveTree
 // skips nodes that Load would refuse.
 func naiveTree(text string) naive {
 	root, id := naiveNode{}, 0

@@ -64,7 +64,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 
 // FuzzMatch compares Match with the naive search.
 func FuzzMatch(f *testing.F) {
-	for _, rest := range []string{"", "\n.", "\n.+"} { // a rule without key on the first level
+	for _, rest := range []string{"", "\n.", "\n.+"} { // a rule without a key on the first level
 		f.Add("user\nuser=a*\nuser=alice\n path=/login\n path\npath=*x*y"+rest, "user=alice\npath=/login")
 		f.Add("h=*.com\nh=a*\nh=*a*\nh=*\nh=a*b*c\nh=a**c"+rest, "h=abbc")
 		f.Add("h=*b\nh=a*\nh\n x=**"+rest, "h=\nx=")

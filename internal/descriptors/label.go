@@ -9,8 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// levelLabel is the name of a rule's level in metrics, in the form of envoyproxy/ratelimit, so
-// that dashboards keep working.
+// levelLabel is the name of a rule's level in metrics. It has the form that envoyproxy/ratelimit uses,
+// so that dashboards keep working.
 type levelLabel struct {
 	text      string // key, or key_value
 	withValue bool   // the request's value follows, unless it is empty
@@ -63,8 +63,8 @@ func (r *Rule) AppendLabels(dst []byte, entries []limiter.Entry) []byte {
 func sanitize(s string) string { return string(appendLabel(nil, s)) }
 
 // appendLabel appends s as a label, which is also part of a statsd name. It replaces ':', '|',
-// control characters and the dots of IPv4 addresses by '_', and each run of bytes that are not
-// UTF-8, which Prometheus refuses, by a single '_'.
+// control characters and the dots of IPv4 addresses with '_', and each run of bytes that are not
+// UTF-8, which Prometheus refuses, with a single '_'.
 func appendLabel(dst []byte, s string) []byte {
 	wasBroken, addressEnd := false, 0
 	for i, r := range s {

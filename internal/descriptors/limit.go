@@ -18,7 +18,7 @@ import (
 // limitFields has the fields of a limit.
 type limitFields struct {
 	limiter.Spec
-	given strictyaml.Given // without null fields, which count as not given
+	given strictyaml.Given // without null fields, which are treated as not given
 }
 
 // rateLimit reads rate_limit, which is one limit, a list of limits, or null for no limit.
@@ -157,7 +157,7 @@ func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
-// neededText returns the text that read returns for n, and reports problem if the text is empty.
+// neededText returns the text that read returns for n, and reports the given problem if it is empty.
 func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
 	text, ok := read(n)
 	if ok && text == "" {

@@ -28,7 +28,7 @@ type Options struct {
 	MergeDomains bool
 	// CalendarMonths counts limits with unit month by the calendar if they name no algorithm.
 	CalendarMonths bool
-	// Background limits loading to a single processor, so that requests get the others.
+	// Background limits loading to a single processor, to leave the others to requests.
 	Background bool
 }
 
@@ -55,10 +55,10 @@ func Load(files []File, opts Options) (*Tree, error) {
 }
 
 // LoadResources builds the Tree of a control plane's resources, which must be of type
-// RateLimitConfig. They are checked like files. An unset field is treated as missing from a
-// file, except that an unset requests_per_unit is 0. Resources are joined in the order of their
-// names. If there are no resources, the Tree is empty, because a control plane without rules
-// sends none. Unknown fields are reported as Warnings.
+// RateLimitConfig. They are checked like files. An unset field is treated like a field
+// missing from a file, except that an unset requests_per_unit is 0. Resources are read in the order
+// of their names. If there are no resources, the Tree is empty, because a control plane without
+// rules sends none. Unknown fields are reported as Warnings.
 func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
@@ -159,8 +159,8 @@ func (l *loader) result() (*Tree, error) {
 	return l.tree, nil
 }
 
-// checkHolds reports nodes below n whose key names holds in the domain. An entry that names a
-// hold must not lead to a node, so that the entry can be anywhere in a descriptor.
+// checkHolds reports nodes below n whose key is used to name holds in the domain. An entry that
+// names a hold must not lead to a node, because the entry may be anywhere in a descriptor.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {

@@ -15,9 +15,9 @@ type Tree struct {
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // all rules in the order of the files
 	buckets []*Rule           // the rules with quota_service
-	// orders has the orders of keys that lead to buckets, by the result of unordered for the keys.
+	// orders maps each result of unordered to the orders of its keys that lead to buckets.
 	orders map[string][][]string
-	// holds has, by domain and key, the first rule whose holds are named by entries with that key.
+	// holds maps a domain and a key to the first rule whose holds are named by entries with that key.
 	holds map[limiter.Entry]*Rule
 
 	warnings Problems
@@ -25,7 +25,7 @@ type Tree struct {
 
 // Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the nearest rule above this rule whose limits apply below, and so also to the
+	// Above is the nearest higher rule with limits that also apply below it, and so to the
 	// descriptors of this rule. It is nil if there is none.
 	Above *Rule
 	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
@@ -37,14 +37,14 @@ type Rule struct {
 	// the counter's key, and "" for other levels. It ends with the last level with share_threshold,
 	// and is nil if there is none. Patterns is an argument of limiter.Keys.Append.
 	Patterns []string
-	// Hold is the key of the entry that names a hold of concurrency limits, or a reservation of
-	// limits with settle, of this rule and Above. It is "" if there are no such limits. The entry
+	// Hold is the key of the entry that names a hold (for concurrency limits) or a reservation
+	// (for limits with settle). It is "" if neither this rule nor Above has such limits. The entry
 	// is not part of the path to the rule, and may be anywhere in a descriptor.
 	Hold string
 	// InFlight reports whether this rule or Above has concurrency limits.
 	InFlight bool
-	// Metadata is sent in answers about this rule. It may be nil. Its values have the types of
-	// encoding/json.
+	// Metadata is sent in answers about this rule. It may be nil. Its values have the types that
+	// encoding/json decodes into.
 	Metadata map[string]any
 
 	node *node
@@ -63,16 +63,16 @@ type node struct {
 	parent *node // nil for a domain
 	file   string
 	// entry has the key, and a value that leads here from parent: the first value of a list or
-	// of networks, the text of a regular expression, or "" for any value. For a domain, the key
-	// is its name.
+	// of networks, the text of a regular expression, or "" if every value does. For a domain, the
+	// key is its name.
 	entry limiter.Entry
 
 	line, column int32 // location in file; 0 for a resource of a control plane
 	index        int32 // index in its list of descriptors
 	more         int32 // number of values or networks besides the first
 	order        int32 // for a wildcard or regular expression, its rank by location among siblings with the same key
-	how          How   // how entries lead here; Nowhere for a domain or a rule without key
-	limited      bool  // the node or a node below it has a limit that counts
+	how          How   // how entries lead here; Nowhere for a domain or a rule without a key
+	limited      bool  // the node or a node below it has a limit that is not unlimited
 	matchesAll   bool  // one of its wildcards or its regular expression matches every value
 
 	// rule applies to descriptors that end here. It is nil if the node only has children.
@@ -85,7 +85,7 @@ type node struct {
 
 	children []*node // in the order of the files
 	// exact has children by key and value, including each value of a list and the text of each
-	// wildcard. A child for any value has the value "", which no list can contain.
+	// wildcard. A child that matches any value has the value "", which no list can contain.
 	exact    map[limiter.Entry]*node
 	patterns map[string]*patterns // by key
 }
@@ -135,9 +135,9 @@ func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 
 // Match returns the rule that applies to a descriptor: the rule to which its entries lead level
 // by level. If there is no such rule, Match returns the nearest rule above whose limits apply below,
-// or nil. But if an entry leads nowhere, the rule without key of that level takes precedence. The
+// or nil. But if an entry leads nowhere, the rule without a key of that level takes precedence. The
 // limits of rule.Above apply, too. Match does not backtrack, and allocates only for some values that
-// it compares with networks. All descriptors of a request share work.
+// it compares with networks. All calls for one request share work.
 //
 // holdEntry is the index of the entry that names the rule's hold and is not part of the path, or
 // -1. If the rule needs a hold and holdEntry is -1, the rule's concurrency limits must deny.
@@ -213,8 +213,8 @@ func (n *node) above() *Rule {
 }
 
 // withHold returns the results of Match. r is the rule that the entries lead to if Match skips the
-// entry at holdEntry. If that entry does not name a hold of r, withHold returns the argument
-// without instead of r, as if the entry had led nowhere.
+// entry at holdEntry. If that entry does not name a hold of r, withHold returns parameter without
+// instead of r, as if the entry had led nowhere.
 func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
@@ -227,7 +227,7 @@ func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (
 
 // Passed returns the lowest rule whose limits apply below and which a descriptor passes before its
 // end, or nil. r is the rule that Match returned, and entries is the number of the descriptor's
-// entries without the entry that names a hold. A descriptor never passes a rule without key.
+// entries without the entry that names a hold. A descriptor never passes a rule without a key.
 func (r *Rule) Passed(entries int) *Rule {
 	if entries > int(r.levels) && !r.IsKeyless() {
 		return r
@@ -236,7 +236,7 @@ func (r *Rule) Passed(entries int) *Rule {
 }
 
 // Counted returns the entries in the keys of r's counters, for a descriptor that matched r or a
-// rule below it: the entries that lead to r. For a rule without key, Counted returns all entries
+// rule below it: the entries that lead to r. For a rule without a key, Counted returns all entries
 // or, with share_threshold, only the entries that lead to the rule's level.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {

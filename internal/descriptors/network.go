@@ -31,7 +31,7 @@ func parseNetwork(text string) (network netip.Prefix, wrong string) {
 // mappedBits is the length of the prefix before IPv4 addresses in IPv6 form.
 const mappedBits = 96
 
-// host returns the network that has only this address.
+// host returns the network that contains only this address.
 func host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }
 
 // longestAddress is the maximum length of an address as text.
@@ -41,7 +41,7 @@ const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 // form to IPv4, and removes the zone, which Envoy sends with link-local addresses.
 //
 // netip.ParseAddr allocates when it fails, and keeps every zone in memory. So parseAddress calls it
-// only for values that look like an address, without the zone; an invalid one costs 48 bytes.
+// only for values that look like an address, without the zone. It allocates 48 bytes if one is invalid.
 func parseAddress(value string) (address netip.Addr, ok bool) {
 	zone := strings.IndexByte(value, '%')
 	if zone > 0 && zone < len(value)-1 {

@@ -18,8 +18,8 @@ type Override struct {
 	Series limiter.Series // labels in metrics
 }
 
-// NewLimit returns the limit of amount per period of multiplier times unit, counted as o says, or
-// the error of limiter.NewLimit. For calendarMonths, see Options.
+// NewLimit returns a limit that admits amount in multiplier units and is counted as o says. Its error
+// is the error of limiter.NewLimit. For calendarMonths, see Options.
 func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32, calendarMonths bool) (*limiter.Limit, error) {
 	s := limiter.Spec{}
 	if o.Like != nil {
@@ -33,8 +33,8 @@ func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32,
 	return limiter.NewLimit(s)
 }
 
-// proportional scales burst from a limit whose amount is most to a limit of amount. It returns at
-// least 1 and at most limiter.MaxAmount, or burst itself if burst or most is 0.
+// proportional returns burst times amount / most, the burst after a limit's amount changes from most
+// to amount. It returns at least 1 and at most limiter.MaxAmount, or burst itself if burst or most is 0.
 func proportional(burst, amount, most uint64) uint64 {
 	if burst == 0 || most == 0 {
 		return burst

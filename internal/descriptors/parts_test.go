@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// Decoding a file in parts has the same result as decoding it at once, even for the locations of
-// problems.
+// Decoding a file in parts has the same result as decoding it as a whole. Even the locations of
+// problems are the same.
 func TestDecodeParts(t *testing.T) {
 	const head = "domain: api\ndescriptors:\n"
 	for _, test := range []struct {

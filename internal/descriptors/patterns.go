@@ -6,8 +6,8 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// patterns has the children of one node and key whose values are not listed: networks, wildcards
-// and regular expressions. A value that is not an address in a network leads to the first
+// patterns has the children of one node and key that have networks, wildcards or regular
+// expressions. A value that is not an address in a network leads to the first
 // matching wildcard or regular expression in the order of the files.
 type patterns struct {
 	networks  *bart.Table[*node] // nil without networks, because even an empty table takes memory
@@ -23,8 +23,8 @@ type patterns struct {
 }
 
 // find returns the child to which a value leads, or nil. If the value is an address in networks,
-// this is the child whose network has the longest prefix. Otherwise it is the first child in the
-// order of the files that matches. If too little work is left, find returns tooLong.
+// find returns the child whose network has the longest prefix. Otherwise it returns the first child
+// in the order of the files that matches. If too little work is left, find returns tooLong.
 func (p *patterns) find(value string, work *Work) *node {
 	if p.networks != nil {
 		if address, ok := parseAddress(value); ok {
@@ -43,8 +43,8 @@ func (p *patterns) find(value string, work *Work) *node {
 	return child
 }
 
-// findText returns the first child with a matching wildcard or regular expression, among children
-// whose order is at least from. It returns nil if there is none, or if too little work is left.
+// findText returns the first child with a matching wildcard or regular expression, ignoring children
+// whose order is less than from. It returns nil if there is none, or if too little work is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
 	for _, r := range p.regexes {
@@ -62,7 +62,7 @@ func (p *patterns) findText(value string, from int32, work *Work) *node {
 }
 
 // all yields the result of find, then the result without that child, and so on. It may repeat a child.
-// It stops when yield returns false, and then returns false, or when too little work is left.
+// If yield returns false, all stops and returns false. It also stops when too little work is left.
 func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn bool) {
 	if address, ok := parseAddress(value); ok && p.networks != nil {
 		for _, child := range p.networks.Supernets(host(address)) {
@@ -78,7 +78,7 @@ func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn b
 	return child == nil
 }
 
-// addWildcard makes a wildcard lead to child. The list of child may have several wildcards.
+// addWildcard makes a wildcard lead to child. A child with a list may have several wildcards.
 func (p *patterns) addWildcard(child *node, text string) {
 	p.order(child, strings.Trim(text, "*") == "")
 	p.wildcards.add(child, text)

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxRegexSteps limits the steps of all regular expressions of one node and key. A step is an
+// maxRegexSteps limits the total steps of the regular expressions of one node and key. A step is an
 // instruction of the compiled program; there is about one for each character of the expression.
 // Each step may run once for each byte of the value.
 const maxRegexSteps = 2000
 
-// A regular expression must match the full value. A . also matches a newline, like a * in a
+// A regular expression must match the entire value. A . also matches a newline, like a * in a
 // wildcard, so that a value with a newline cannot avoid a limit.
 const beforeRegex, afterRegex = `\A(?s:`, `)\z`
 
@@ -26,7 +26,7 @@ type regex struct {
 	child    *node // node to which matching values lead, set by attach
 }
 
-// matches reports whether r matches the full value. It returns false if too little work is left.
+// matches reports whether r matches the entire value. It returns false if too little work is left.
 // The tests of the prefix and the literal are cheap and reject most values.
 func (r *regex) matches(value string, work *Work) bool {
 	return work.take(1) && strings.HasPrefix(value, r.prefix) &&

@@ -14,11 +14,11 @@ type Trace struct {
 	// Levels has a Level for each entry, up to the first entry that leads nowhere.
 	Levels []Level
 	// Rule is the result of Match. Ends reports whether the descriptor ends at Rule. Otherwise
-	// Rule is a rule above whose limits apply below, a rule without key, or nil.
+	// Rule is a rule above whose limits apply below, a rule without a key, or nil.
 	Rule *Rule
 	Ends bool
 	// Children are the entries of the nodes below the end of the path, sorted by key and value,
-	// if the descriptor does not end at a rule. The value of a child for any value is "".
+	// if the descriptor does not end at a rule. A child that matches any value has the value "".
 	Children []limiter.Entry
 	// Hidden describes a rule that would apply if matching backtracked, and the more specific
 	// node that hides it. It is empty if there is no such rule.
@@ -45,7 +45,7 @@ const (
 	Nowhere    How = iota // no node matches the entry
 	ByValue               // the node has the key and value
 	ByList                // the node's list contains the value
-	ByNetwork             // a network of the node contains the address, with the longest prefix
+	ByNetwork             // the node has the network with the longest prefix that matches the address
 	ByWildcard            // the node's wildcard is the first matching wildcard or regular expression
 	ByRegex               // the node's regular expression is the first matching wildcard or regular expression
 	ByKey                 // the node is for any value of the key
@@ -56,7 +56,7 @@ const (
 // matches has the word in Level.Match for each How.
 var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
 
-// Explain returns the path on which Match finds the rule for a descriptor, or fails to find one.
+// Explain returns the path that Match takes for a descriptor, even if it finds no rule.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
@@ -66,7 +66,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	rule, holdEntry, _ := t.Match(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
-	way, leading := []*node{n}, entries // leading is without the entry that names a hold
+	way, leading := []*node{n}, entries // leading omits the entry that names a hold
 	if holdEntry >= 0 {
 		leading = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
@@ -97,8 +97,8 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// hidden describes a rule to which entries would lead on another path, which leaves nodes as late as
-// possible. It returns "" if there is none. nodes are the nodes to which entries lead, domain first.
+// hidden describes a rule to which entries would lead if they left the path of nodes, as late as possible.
+// It returns "" if there is no such rule. nodes are the nodes to which entries lead, domain first.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
 		for general := range nodes[i].all(entries[i], work) { // the first one is on the path and leads to no rule

@@ -20,7 +20,7 @@ var matcherFields = []string{"value", "networks", "regex"}
 func (d *decoder) values(field string, n *yaml.Node) {
 	l := &d.level
 	switch {
-	case field == "value" && strictyaml.IsNull(n): // counts as not given
+	case field == "value" && strictyaml.IsNull(n): // treated as not given
 		return
 	case l.from != "":
 		d.Problem(strictyaml.At(n), "%s is given, too: use one of %s", l.from, strings.Join(matcherFields, ", "))
@@ -77,7 +77,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	case ByNetwork:
 		d.Field(mapping, "networks", func(list *yaml.Node) { v.values = d.leadFromNetworks(n, p, list) })
 	case ByRegex:
-		if l.regex == nil { // the invalid expression is already reported
+		if l.regex == nil { // the invalid expression was already reported
 			break
 		}
 		if p.steps += l.regex.steps; p.steps > maxRegexSteps {
@@ -124,11 +124,11 @@ func (d *decoder) tooLong() [2]*node {
 	return d.long
 }
 
-// shadowTooLong lets values that take too much Work for the patterns at or below n lead to a node in
+// shadowTooLong makes values that take too much Work for the patterns at or below n lead to a node in
 // shadow mode, if no other rule that could apply to these values denies. It reports whether a rule
 // at or below n denies.
 func (n *node) shadowTooLong() (denies bool) {
-	denying := map[string]bool{} // by key: whether a child of n for more than one value denies, or a node below that child
+	denying := map[string]bool{} // by key: whether a child for more than one value, or a node below it, denies
 	for _, child := range n.children {
 		if child.shadowTooLong() {
 			denies = true
@@ -143,14 +143,14 @@ func (n *node) shadowTooLong() (denies bool) {
 	return denies || n.rule.denies() || n.keyless.denies()
 }
 
-// denies reports whether r, which may be nil, may deny requests by one of its limits, by a limit of
-// Above, or by an override of a request.
+// denies reports whether one of r's limits, a limit of Above, or a limit that a request sends may deny
+// requests. r may be nil.
 func (r *Rule) denies() bool {
 	return r != nil && (r.Override != nil || r.Above.denies() ||
 		slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited && l.Mode != limiter.Shadow }))
 }
 
-// twin returns the existing child with the key and value of n, or nil. Items of lists are
+// twin returns the sibling that already has the key and value of n, or nil. Items of lists are
 // compared when they are read.
 func (n *node) twin(p *patterns) *node {
 	switch n.how {

@@ -16,7 +16,7 @@ func (t *Tree) Warnings() Problems { return t.warnings }
 // mention is a name in the field replaces of a limit, and its location.
 type mention struct {
 	name     limiter.Entry // the domain as key, the name as value
-	location Problem       // a problem without message
+	location Problem       // a problem without a message
 }
 
 func (l *loader) warn(at Problem, format string, args ...any) {
@@ -40,11 +40,11 @@ func (l *loader) warnOfDomains() {
 	}
 }
 
-// isHidden reports whether no value reaches text, a wildcard or regular expression of n, because an
-// earlier one of the same key hides it. If so, isHidden warns of it. An earlier wildcard hides text
-// if it matches text, because a '*' of the earlier wildcard covers each '*' in text. An earlier
-// regular expression is known to hide others only if it matches every value. Comparing all
-// wildcards with each other takes quadratic time, so p.compared limits the comparisons.
+// isHidden reports whether an earlier pattern of the same key matches every value that text, a wildcard
+// or regular expression of n, matches. If so, isHidden warns that text is never reached. An earlier
+// wildcard hides text if it matches text, because a '*' of the earlier wildcard covers each '*' in
+// text. An earlier regular expression is known to hide others only if it matches every value. Comparing
+// all wildcards with each other takes quadratic time, so p.compared limits the comparisons.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
 	earlier := p.catchAll
 	if earlier == nil && n.how != ByRegex {

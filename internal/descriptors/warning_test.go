@@ -14,7 +14,7 @@ func TestWarnings(t *testing.T) {
 }
 
 // goodFiles reads the rules in examples, config and docs, which have no mistakes, and the files
-// at further paths.
+// at the given paths.
 func goodFiles(t *testing.T, further ...string) []File {
 	t.Helper()
 	paths := testenv.Must(filepath.Glob("../../examples/*/rules"))(t)

@@ -2,7 +2,7 @@ package descriptors
 
 import "strings"
 
-// wildcards has the children of one node and key whose values contain a '*', which matches any
+// wildcards has the children of one node and key whose values contain a '*'. A '*' matches any
 // sequence of characters, even an empty one.
 //
 // A wildcard is found by its texts before the first '*' and after the last '*'. So the cost of a
@@ -46,8 +46,8 @@ func (w *wildcards) add(child *node, text string) {
 	}
 }
 
-// find returns the first child in the order of the files that matches value and whose order is
-// at least from. It returns nil if there is none, or if too little work is left.
+// find returns the first child in the order of the files that matches value, ignoring children
+// whose order is less than from. It returns nil if there is none, or if too little work is left.
 func (w *wildcards) find(value string, from int32, work *Work) *node {
 	var best *node
 	for _, s := range w.shapes {

@@ -3,7 +3,7 @@ package descriptors
 // Work limits the cost of finding the rules of one request. It is spent where a value is
 // compared with patterns one after the other: regular expressions, and wildcards with the same
 // ends. The cost depends on the length of values, which clients choose. A unit is one step of a
-// regular expression for one byte, 5 to 12 ns, or a search of 16 bytes for a text.
+// regular expression on one byte (5 to 12 ns), or the search for a text in 16 bytes.
 type Work int
 
 // MaxWork is the Work of one request. If too little is left for a value, the value leads to a

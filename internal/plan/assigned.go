@@ -21,10 +21,10 @@ type SharedSet struct {
 		mu sync.RWMutex
 		texts
 	}
-	assigned atomic.Bool // an amount was assigned since the start
+	assigned atomic.Bool // an amount has been assigned since the start
 }
 
-// SharedParts is the number of parts of a SharedSet. All servers on one Redis must have the same.
+// SharedParts is the number of parts of a SharedSet. All servers on one Redis must use the same number.
 const SharedParts = 17
 
 // Unlimited is the assigned amount that admits everything.
@@ -39,7 +39,7 @@ func ParseAmount(text string) (uint64, bool) {
 	return amount, err == nil && amount <= limiter.MaxAmount
 }
 
-// AssignedID returns the ID and the part under which a SharedSet has a limit's amount for a descriptor.
+// AssignedID returns the ID and the part under which a SharedSet stores a limit's amount for a descriptor.
 // entries are the entries of the limit's counter, and limit is the limit's name, which may be empty.
 func AssignedID(domain string, entries []limiter.Entry, limit string) (id string, part int) {
 	var room [256]byte
@@ -52,7 +52,7 @@ func appendAssigned(key []byte, domain string, entries []limiter.Entry, limit st
 	return appendText(appendDescriptor(key, domain, entries), limit)
 }
 
-// PartOf returns the part, from 1, of an amount's ID by FNV-1a. hash/fnv and hash/crc32 would copy id.
+// PartOf returns the part of an amount's ID, at least 1. It uses FNV-1a; hash/fnv and hash/crc32 would copy id.
 func PartOf[ID string | []byte](id ID) int {
 	hash := uint32(2166136261)
 	for i := range len(id) {
@@ -61,7 +61,7 @@ func PartOf[ID string | []byte](id ID) int {
 	return 1 + int(hash>>16%(SharedParts-1))
 }
 
-// ReadAssignedID returns the arguments for which AssignedID returns id, or empty ones if id is invalid.
+// ReadAssignedID returns the arguments for which AssignedID returns id, or zero values if id is invalid.
 func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit string) {
 	var texts []string
 	for rest := []byte(id); len(rest) > 0; {
@@ -109,7 +109,7 @@ func (s *SharedSet) Len(part int) int {
 	return p.n
 }
 
-// All returns the texts of a part by ID, as they are now.
+// All returns an iterator over a snapshot of the IDs and texts of a part.
 func (s *SharedSet) All(part int) iter.Seq2[string, string] {
 	p := &s.parts[part]
 	p.mu.RLock()
@@ -137,9 +137,9 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	return ParseAmount(string(number))
 }
 
-// limit returns the limit that counts in place of l. Parameter of is the level of l. The result has the
-// first of these amounts that is given: the amount in the request (see addOverride), the amount that
-// is assigned to l, the amount of l itself. An exception may multiply that amount.
+// limit returns the limit to apply in place of l. Parameter of is the level that l belongs to. An assigned
+// amount replaces the amount of l, unless the request has sent l (see addOverride). An exception may then
+// multiply the amount.
 func (pl *Planner) limit(m *match, of *level, domain string, l *limiter.Limit) *limiter.Limit {
 	if !of.sent {
 		if amount, assigned := pl.Assigned.find(domain, of.entries, l.Name); assigned {
@@ -173,8 +173,8 @@ func AtMost(rule *descriptors.Rule, amount uint64) uint64 {
 	return amount
 }
 
-// WithAmount returns the limit that counts if amount is assigned to the limit l of a rule. It fails
-// if the algorithm cannot count the amount.
+// WithAmount returns the limit that applies if amount is assigned to l, a limit of rule. It fails if
+// the algorithm cannot count the amount.
 func WithAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) (*limiter.Limit, error) {
 	if amount = AtMost(rule, amount); amount == Unlimited {
 		s := l.Spec
@@ -185,8 +185,8 @@ func WithAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) (*limit
 	return like.NewLimit(amount, l.Unit, l.UnitMultiplier, false)
 }
 
-// Limit returns the limit that counts in place of l, a limit of rule whose counter has entries, for
-// requests without an override and without an exception. This is l unless an amount is assigned.
+// Limit returns the limit to apply in place of l, a limit of rule, to requests without an override or an
+// exception. entries are the entries in the key of l's counter. The result is l unless an amount is assigned.
 func (s *SharedSet) Limit(rule *descriptors.Rule, domain string, entries []limiter.Entry, l *limiter.Limit) *limiter.Limit {
 	if amount, assigned := s.find(domain, entries, l.Name); assigned {
 		if limit, err := WithAmount(rule, l, amount); err == nil {

@@ -23,7 +23,7 @@ func (s *SharedSet) assign(descriptor, limit, text string) {
 	s.Put(part, id, text)
 }
 
-// TestOrderOfAmounts checks which amount counts: of an exception, a request, an assignment or the rule.
+// TestOrderOfAmounts checks which amount applies: an exception's, a request's, an assigned one or the rule's.
 func TestOrderOfAmounts(t *testing.T) {
 	tree := load(t, judgedRules)
 	for _, test := range []struct {
@@ -47,7 +47,7 @@ func TestOrderOfAmounts(t *testing.T) {
 		{"shared=xy", "3", 60, 0, []string{"60 per minute fixed_window", "3 per day fixed_window"}}, // sent for a rule without override
 		{"user=a", "2", 0, 0, []string{"2 per day fixed_window"}},
 		{"user=a path=/login", "9", 0, 0, []string{"9 per hour fixed_window", "3 per day fixed_window"}},
-		{"nobody=a", "9", 0, 0, []string{"9 per second fixed_window"}}, // the rule without key
+		{"nobody=a", "9", 0, 0, []string{"9 per second fixed_window"}}, // the rule without a key
 	} {
 		assigned, exceptions := new(SharedSet), new(atomic.Pointer[Exceptions])
 		d := words(test.descriptor)
@@ -69,14 +69,14 @@ func TestOrderOfAmounts(t *testing.T) {
 	}
 }
 
-// assignedHistory is the judge of a history: the units used by counter, and what is assigned.
+// assignedHistory judges a history of requests. It has the units used and the amounts assigned so far.
 type assignedHistory struct {
-	used     map[string]uint64
+	used     map[string]uint64 // by counter
 	assigned map[string]string // by descriptor and name of the limit
-	own      [4]uint64         // amounts of the rules: tenant, path, day and hour of two
+	own      [4]uint64         // amounts of the rules tenant and path, and of two's limits day and hour
 }
 
-// amount returns the amount that counts for a limit without exception, and whether one is assigned.
+// amount returns the amount of a limit before exceptions, and whether that amount is assigned.
 func (h *assignedHistory) amount(descriptor, limit string, own, most uint64) (uint64, bool) {
 	text, assigned := h.assigned[descriptor+"|"+limit]
 	if !assigned {
@@ -96,7 +96,7 @@ func (h *assignedHistory) admits(descriptor string, sent Override, isSent bool, 
 	if x.is(Allow) || x.is(Deny) {
 		return x.is(Allow)
 	}
-	// level adds the limit of a rule, or what is sent in its place, at most what is assigned and most.
+	// level adds a rule's limit or, if isSent, the request's, bounded by the assigned amount and by most.
 	level := func(descriptor, limit, unit string, own, most uint64, isSent bool) {
 		amount, assigned := h.amount(descriptor, limit, own, most)
 		key := descriptor + "|" + unit

@@ -14,7 +14,7 @@ import (
 	"weir/internal/limiter/failover"
 )
 
-// Decider decides requests by the current rules and the counters of a store.
+// Decider decides requests with the current rules and the counters of a store.
 type Decider struct {
 	*Planner
 	// Rules returns the current rules, or nil if none are loaded.

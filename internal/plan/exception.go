@@ -39,7 +39,7 @@ type Exception struct {
 	Created time.Time `json:"created,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
 	Used    *uint64   `json:"used,omitempty"` // number of descriptors to which it applied, on this server or on all servers that were asked
-	Note    string    `json:"note,omitempty"` // a doubt about the exception, only in the answer of POST /exceptions
+	Note    string    `json:"note,omitempty"` // a likely mistake in the exception, only in answers to POST /exceptions
 
 	// Uses counts the uses of all exceptions with this effect, for example as a
 	// prometheus.Counter. nil disables it.
@@ -56,7 +56,7 @@ func (e *Exception) Now() Exception {
 	return now
 }
 
-// Times returns l times the factor of e, or l itself if e is nil or has another effect than Amount.
+// Times returns l times the factor of e if e has the effect Amount, and l itself otherwise. e may be nil.
 func (e *Exception) Times(l *limiter.Limit) *limiter.Limit {
 	if e.is(Amount) {
 		return l.Times(e.Factor)
@@ -79,7 +79,7 @@ type Exceptions struct {
 	index   map[string]*Exception // by domain and entries, joined by appendText
 }
 
-// NewExceptions returns the set of the exceptions in all, or nil if all is empty. It keeps and
+// NewExceptions returns the set of the given exceptions, or nil if there are none. It keeps and
 // sorts the slice. If several exceptions have the same domain and entries, only the newest
 // applies.
 func NewExceptions(all []*Exception) *Exceptions {
@@ -104,7 +104,7 @@ func NewExceptions(all []*Exception) *Exceptions {
 	return es
 }
 
-// appendText appends the length of text and text, so that different lists of texts have
+// appendText appends text, preceded by its length, so that different lists of texts have
 // different keys.
 func appendText(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
@@ -150,7 +150,7 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 type exceptedKey struct {
 	limit      *limiter.Limit // limit to change or deny, or nil
 	factor     float64        // factor of a multiple, or 0
-	assigned   bool           // the limit has amount
+	assigned   bool           // whether amount is set
 	amount     uint64
 	domain, by string // labels for domain and rule in metrics if limit is nil
 }

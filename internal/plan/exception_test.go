@@ -178,7 +178,7 @@ func TestExceptionThatAllows(t *testing.T) {
 }
 
 // If an exception allows a descriptor, the limits that the descriptor's limits replace stay
-// replaced, so that they cannot deny.
+// replaced, so they cannot deny.
 func TestExceptionForReplacingLimit(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("allow", "special=alice")

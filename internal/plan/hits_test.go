@@ -174,7 +174,7 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
-		// Limits of rules above also count, even if the override replaces a rule without key.
+		// Limits of rules above also count, even if the override replaces a rule without a key.
 		{Options{}, keylessBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{" w1|api|user=alice|path=/|1d", " w1|api|user=alice|1m"}},
 		// A judged override has the keys of the rule: without the hold's name, and shared by
 		// values.
@@ -228,7 +228,7 @@ func TestNamesOfHolds(t *testing.T) {
 	}
 }
 
-// A shared rule without key has one counter, which differs from the counters of descriptors.
+// A shared rule without a key has one counter, which differs from the counters of descriptors.
 func TestSharedRuleWithoutKey(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")

@@ -9,7 +9,7 @@ import (
 )
 
 // JSONEntry is an entry of a descriptor. If the key or the value is not valid UTF-8, Key or Value has
-// U+FFFD for the invalid bytes, and KeyBase64 or ValueBase64 has the exact bytes and is used.
+// U+FFFD for the invalid bytes, and KeyBase64 or ValueBase64 has the exact bytes and takes precedence.
 type JSONEntry struct {
 	Key         string `json:"key"`
 	KeyBase64   []byte `json:"key_base64,omitempty"`

@@ -39,8 +39,8 @@ var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
-// IsHitOn reports whether h is a hit on the counter of l, a limit of a rule. The limit of h may have
-// another amount than l.
+// IsHitOn reports whether h is a hit on the counter of l, a limit of a rule. The amount of h's limit
+// may differ from l's.
 func IsHitOn(h *limiter.Hit, l *limiter.Limit) bool {
 	return h.Limit.Series == l.Series && bytes.HasSuffix(h.Key, l.AppendKind(nil))
 }

@@ -69,7 +69,7 @@ descriptors:
 	}
 }
 
-// groupRules have quotas of a backend and a model together, and some without.
+// groupRules has quotas for each backend and model together, and quotas for users alone.
 const groupRules = `
 domain: api
 descriptors:
@@ -89,7 +89,7 @@ descriptors:
 
 var groupKeys = []string{"backend", "model"}
 
-// Each request uses up limits before, one descriptor after the other, and is then decided.
+// Each case first uses up limits with one request for each descriptor, and then decides another request.
 func TestQuotaGroups(t *testing.T) {
 	tree := load(t, groupRules)
 	list := func(text string) (list []Descriptor) {

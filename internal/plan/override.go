@@ -66,7 +66,7 @@ func (o Override) Check() error {
 
 // newLimits returns the limit that o asks for. If bound has a maximum, newLimits also makes the limit
 // of that maximum, and returns the lower of the two if their periods are equal, otherwise both.
-// Comparing rates would not be enough, because a limit per year can be used up at once.
+// Comparing rates would not be enough, because a limit per year can be used up within seconds.
 func (o Override) newLimits(domain string, judge, bound descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
@@ -84,7 +84,7 @@ func (o Override) newLimits(domain string, judge, bound descriptors.Override, ca
 	case unexact != nil: // the rule was loaded later, and its algorithm cannot count the assigned amount
 		return []*limiter.Limit{asked}, err
 	case err != nil && o.Check() == nil:
-		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks
+		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks for
 	case err != nil:
 		return nil, err
 	case asked.Period() != most.Period():

@@ -22,7 +22,7 @@ type Options struct {
 	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
 	MaxDescriptors int                         // maximum number of descriptors in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
-	Assigned       *SharedSet                  // amounts assigned to limits, or nil if there are never any
+	Assigned       *SharedSet                  // amounts assigned to limits, or nil if none are ever assigned
 }
 
 // SwitchedOn returns a note for each of the two settings that is on. Each changes the answers to
@@ -79,15 +79,15 @@ type Plan struct {
 	// Unmatched is the number of descriptors that have neither a rule nor an override.
 	Unmatched int
 	// Invalid describes the first invalid value or override, or is nil if there is none. Clients
-	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
-	// an exceeded limit of its descriptor, and all other limits count the request as usual.
+	// choose values, and Envoy lets a request pass after an error. So an invalid value is treated
+	// as an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
 	// Token settles the reservations of an admitted request. It is "" if the request has none.
 	Token string
 
 	matches   []match          // one for each descriptor
 	levels    []level          // levels of all matches, in their order
-	replacing []*limiter.Limit // limits of levels that replace other limits, without duplicates
+	replacing []*limiter.Limit // limits that replace other limits, without duplicates
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names the hold
@@ -123,7 +123,7 @@ type level struct {
 	endHit int // end of the level's hits in Plan.Hits
 }
 
-// Prepare fills p with the hits of r by the rules of tree. If r is invalid, it returns an error,
+// Prepare fills p with the hits of r under the rules of tree. If r is invalid, it returns an error,
 // and p has no hits. p refers to the memory of r until p is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	return pl.prepare(p, tree, r, descriptors.MaxWork)
@@ -214,7 +214,7 @@ func (p *Plan) reserve(h *limiter.Hit, name []byte, d *Descriptor, start int) {
 }
 
 // nameHold sets the name of m's hold from the entry at holdEntry, unless the entry's value is empty.
-// It removes the entry from m.entries, so that no counter's key contains the entry.
+// It removes the entry from m.entries to keep it out of the keys of counters.
 func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
 		m.hold = p.appendName(value)

@@ -178,7 +178,7 @@ func (denies) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, 
 }
 
 // A used Result needs no new memory. A descriptor passes at most as many rules as it has
-// entries, so that the number of hits is bounded.
+// entries, so the number of hits is bounded.
 func TestDecisionsAllocateNothing(t *testing.T) {
 	const depth = 45
 	deep := strings.Repeat("{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [", depth) + strings.Repeat("]}", depth)

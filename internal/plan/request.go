@@ -53,7 +53,7 @@ func (e TooLargeError) Error() string { return string(e) }
 // ErrManyEntries means that a descriptor has more than MaxEntries entries.
 var ErrManyEntries error = TooLargeError(fmt.Sprintf("more than the %d entries allowed", MaxEntries))
 
-// ManyDescriptorsError returns the error for a request with more descriptors than the maximum most.
+// ManyDescriptorsError returns the error for a request with more descriptors than the given maximum.
 func ManyDescriptorsError(most int) error {
 	return TooLargeError(fmt.Sprintf("the request has more than the %d descriptors allowed", most))
 }

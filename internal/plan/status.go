@@ -29,7 +29,7 @@ func (res *Result) Reset() {
 	res.Decisions, res.Statuses, res.Denied, res.WouldBeDenied = res.Decisions[:0], res.Statuses[:0], false, false
 }
 
-// Status is the answer to one descriptor. Its times are full seconds.
+// Status is the answer to one descriptor. Its times are whole seconds.
 type Status struct {
 	OverLimit bool
 	Rule      *descriptors.Rule // nil if no rule applies, or if an override replaces a rule without the field override

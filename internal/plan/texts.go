@@ -7,8 +7,8 @@ import (
 	"maps"
 )
 
-// texts has texts by ID in memory without pointers, because the garbage collector would visit a million
-// strings at each collection, which costs a fifth of the CPU time of decisions. The zero value is empty.
+// texts stores texts by ID without pointers, because the garbage collector would visit a million strings in
+// each cycle, at a cost of a fifth of the CPU time of decisions. The zero value is empty.
 type texts struct {
 	seed    maphash.Seed
 	index   map[uint64]uint32 // offset of an ID's last record, by the ID's hash or, if that is taken, the next free number
@@ -83,7 +83,7 @@ func (t *texts) put(id, text string) {
 	}
 }
 
-// all returns all texts by ID, as they are now.
+// all returns an iterator over a snapshot of the IDs and their texts.
 func (t *texts) all() iter.Seq2[string, string] {
 	now := texts{seed: t.seed, index: maps.Clone(t.index), records: t.records} // records are only appended
 	return func(yield func(id, text string) bool) {

@@ -38,7 +38,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestTextsWithOneHash has two IDs with the same hash.
+// TestTextsWithOneHash stores texts of two IDs with the same hash.
 func TestTextsWithOneHash(t *testing.T) {
 	var got texts
 	got.put("a", "1")

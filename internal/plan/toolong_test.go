@@ -83,8 +83,8 @@ func TestTooLongValues(t *testing.T) {
 	}
 }
 
-// Many requests with costly values do not take the processors from others. They are denied, until
-// some time has passed.
+// Many requests with costly values do not delay others. They are denied until some time has
+// passed.
 func TestCostlyValuesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := load(t, patternRules)

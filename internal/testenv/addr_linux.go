@@ -23,7 +23,7 @@ func OwnAddr(t testing.TB) string {
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("bind", err))
 	}
-	// If this were set before Bind, the system would choose from half of the ports.
+	// If this were set before Bind, the system would choose from only half of the ports.
 	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
 	}

@@ -80,7 +80,7 @@ func (c *ControlPlane) Set(version string, configs ...string) {
 	c.SetFor(Node, version, configs...)
 }
 
-// SetFor is like Set, for another node.
+// SetFor is like Set, but for the given node.
 func (c *ControlPlane) SetFor(node, version string, configs ...string) {
 	c.t.Helper()
 	var list []types.Resource

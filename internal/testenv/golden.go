@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Update is the flag -update: the test writes the files that it compares with.
+// Update is the flag -update. If it is set, tests write the files that they compare with.
 var Update = flag.Bool("update", false, "write the files that tests compare with")
 
 // Golden compares got with the content of a file, which -update writes. The error shows both

@@ -17,7 +17,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// OK fails the test at once if there is an error.
+// OK stops the test and fails it if err is not nil.
 func OK(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

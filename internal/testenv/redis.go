@@ -133,7 +133,7 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// answers reports whether the server replies. An error counts as a reply, for example while the
+// answers reports whether the server replies, even if the reply is an error, for example while the
 // server loads its data.
 func (r *Redis) answers() bool {
 	_, err := r.try("ping")

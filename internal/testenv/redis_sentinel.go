@@ -11,7 +11,7 @@ import (
 
 // RedisSentinel starts a sentinel that watches primary under the name "weir". It
 // promotes the replica when the primary has been down for half a second. RedisSentinel
-// returns when the sentinel knows the replica. config is further lines of its configuration.
+// returns when the sentinel knows the replica. config has further lines of its configuration.
 func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 	t.Helper()
 	s := &Redis{t: t, program: Program(t, "redis-server"), addr: OwnAddr(t)}

@@ -9,7 +9,7 @@ import (
 )
 
 // JSON escapes all characters in JSON text that are not graphic, because encoding/json keeps
-// some characters that terminals interpret. It keeps line breaks, which are only between tokens.
+// some characters that terminals interpret. It keeps line breaks, which occur only between tokens.
 // The meaning of the JSON stays the same. If there is nothing to escape, JSON returns text
 // itself.
 func JSON(text []byte) []byte {

@@ -66,7 +66,7 @@ func Number(n any) string {
 	return digits
 }
 
-// Cut returns s or, if its length in bytes exceeds most, the beginning of s and that length.
+// Cut returns s or, if s is longer than the given number of bytes, the beginning of s and its length.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,5 +1,5 @@
-// Package strictyaml reads YAML configuration. It reports all problems at once, each with file,
-// line, column, path and allowed values.
+// Package strictyaml reads YAML configuration. It reports all problems, not just the first, each
+// with file, line, column, path and allowed values.
 //
 // It reads a file as YAML nodes, which have a line and column. Decoder walks the nodes field by
 // field, and continues after a problem. The package knows only YAML, not the meaning of fields
@@ -46,7 +46,7 @@ type Decoder struct {
 }
 
 // Parse returns the root node of a file's only document, or nil after reporting a problem.
-// needed names the required content in the problem of an empty file.
+// needed names the required content in the problem that is reported for an empty file.
 func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	found := d.found
 	roots := d.ParseAll(data)

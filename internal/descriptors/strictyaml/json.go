@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Map returns a mapping with values of the types of encoding/json, or nil if n is null or invalid.
+// Map returns the mapping n as encoding/json would decode it, or nil if n is null or invalid.
 func (d *Decoder) Map(n *yaml.Node) map[string]any {
 	if IsNull(n) {
 		return nil

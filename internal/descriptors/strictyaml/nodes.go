@@ -14,7 +14,7 @@ import (
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
 // Visit calls walk for n, the field or item s of the current node. If n is an alias, Visit calls
-// walk for the node to which n refers. If nodes are nested too deep, Visit reports a problem instead.
+// walk for the node to which n refers. If nodes are nested too deeply, Visit reports a problem instead.
 func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
@@ -124,7 +124,7 @@ func (d *Decoder) merge(n *yaml.Node, visit func(key, value *yaml.Node, merged b
 	}
 }
 
-// Items visits the items of a list. A null node counts as an empty list.
+// Items visits the items of a list. A null node is treated as an empty list.
 func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):

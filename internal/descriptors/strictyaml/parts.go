@@ -35,8 +35,8 @@ type Parts struct {
 var firstItem = regexp.MustCompile("^(?: *(?:#[^\n]*)?\n)*( *- )")
 
 // Split splits a file before items of a list, so that each part but the last has at least size
-// bytes. While the caller reads a part, up to ahead more parts are parsed. Split returns nil if data
-// has at most size bytes, is invalid, or does not have the form that Parts describes; then use Parse.
+// bytes. Parameter ahead is the number of parts to parse while the caller reads one. Split returns nil
+// if data has at most size bytes, is invalid, or does not have the form that Parts describes; then use Parse.
 func Split(data []byte, list string, size, ahead int) *Parts {
 	if len(data) <= size {
 		return nil
@@ -97,8 +97,8 @@ func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, p.next) }
 // cannot be parsed on its own, because of an error or an alias to an earlier part; then use
 // Parse.
 //
-// Splitting is safe: if a part can be parsed, all its quotes and brackets are closed, so that
-// the next part also begins with an item of the list.
+// Splitting is safe: if a part can be parsed, all its quotes and brackets are closed, so the
+// next part also begins with an item of the list.
 func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	for len(p.rest) > 0 && len(p.parsed) <= p.ahead {
 		part, line := p.rest, p.line

@@ -100,7 +100,7 @@ type Reporter struct {
 }
 
 // Problem reports an error at a position. If aliases repeat the error, it is reported once, with
-// the path of the first use. Errors without a position differ by their paths.
+// the path of the first use. Errors without a position are distinguished by their paths.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
 	r.Problems = r.addNew(r.Problems, at, fmt.Sprintf(format, args...))
@@ -128,7 +128,7 @@ func (r *Reporter) addNew(list Problems, at Position, message string) Problems {
 	return append(list, p)
 }
 
-// Here returns a problem without message, for the current node at a position.
+// Here returns a problem without a message for the current node, which is at the given position.
 func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
 }
@@ -151,7 +151,7 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 // the number grows while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
-// Enter makes the field or item s of the current node the current node.
+// Enter moves from the current node to its field or item s.
 func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 
 // Leave returns to the node before the last Enter.

@@ -58,7 +58,7 @@ func Boolean(n *yaml.Node) (value, ok bool) {
 }
 
 // Flag returns the value of a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. It returns false
-// for null, and after reporting a problem of any other node.
+// for null, and after reporting a problem for any other node.
 func (d *Decoder) Flag(n *yaml.Node) bool {
 	value, ok := Boolean(n)
 	if !ok && !IsNull(n) {
@@ -67,7 +67,7 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 	return value
 }
 
-// Whole returns the integer n or, if n is not in the range [least, most], reports n and returns least.
+// Whole returns the integer n if it is from least to most. Otherwise, it reports a problem and returns least.
 func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
@@ -95,8 +95,8 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	return -1
 }
 
-// describeNoText is Describe for a place where a number or a boolean is required. It mentions
-// quotes in the file, because Describe quotes every value.
+// describeNoText is Describe for a place where a number or a boolean is required. It says whether
+// the value is in quotes in the file, because Describe quotes every value.
 func describeNoText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return "the text " + Describe(n) + " (in quotes)"

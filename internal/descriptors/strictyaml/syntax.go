@@ -14,13 +14,13 @@ import (
 // line of an error. For that size, the search takes a second.
 const maxSearched = 1 << 20
 
-// ofRules matches files of rules, and not other files that may contain secrets.
+// ofRules matches files of rules, but not other files, which may contain secrets.
 var ofRules = regexp.MustCompile(`(?m)^domain:`)
 
 // syntaxProblem reports an error of the YAML parser. The message quotes no text of the file,
-// which may be a secret, and only a file of rules has an excerpt. The parser often names only the
-// line where a list or mapping begins. So syntaxProblem searches for the first line up to which
-// the file has the same error.
+// which may be a secret, and only a file of rules gets an excerpt. The parser often names only the
+// line where a list or mapping begins. So syntaxProblem reports the last line of the shortest
+// beginning of the file that has the same error.
 func (d *Decoder) syntaxProblem(err error, data []byte) {
 	line, message, hint := 1, strings.TrimPrefix(err.Error(), "yaml: "), ""
 	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {

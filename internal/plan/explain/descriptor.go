@@ -103,7 +103,7 @@ func escape(s, special string) string {
 	})
 }
 
-// noFlag returns text in a form that no command takes for a flag.
+// noFlag returns text in a form that no command mistakes for a flag.
 func noFlag(text string) string {
 	if strings.HasPrefix(text, "-") {
 		return `\` + text

@@ -59,7 +59,7 @@ type Path struct {
 	// and values, or the domains, that exist at that level.
 	Rule       string   `json:"rule,omitempty"`
 	Location   string   `json:"location,omitempty"` // location of the rule in the files
-	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, so that it applies where no other rule of its level matches
+	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, and so applies where no other rule of its level matches
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden describes a rule that would apply if a more specific rule did not hide it.
@@ -71,8 +71,8 @@ type Path struct {
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
 type Level = descriptors.Level
 
-// Explain answers a question. If a server would refuse the request, or deny it for an invalid
-// value, Explain returns the reason as an error.
+// Explain answers a question. If a server would refuse the request, or deny it because of an
+// invalid value, Explain returns the reason as an error.
 func Explain(q Question) (Answer, error) {
 	d := plan.Descriptor{Entries: q.Descriptor}
 	if q.HitsAddend != nil {
@@ -190,7 +190,7 @@ func keys(entries []limiter.Entry) (keys []string) {
 	return keys
 }
 
-// divided says that Envoys divide the limit to which the entries lead. Otherwise it returns "".
+// divided returns a note if Envoys divide the limit to which the entries lead, and "" otherwise.
 func divided(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
 	rule, _ := tree.MatchBucket(domain, entries)
 	if rule == nil {

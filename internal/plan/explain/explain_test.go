@@ -36,8 +36,8 @@ func explained(t *testing.T, q Question) Answer {
 	return testenv.Must(Explain(q))(t)
 }
 
-// Explain returns an error for a request that the server refuses. It does not explain it as
-// admitted.
+// Explain returns an error for a request that the server refuses, and does not explain such a
+// request as admitted.
 func TestExplainRefusedRequest(t *testing.T) {
 	noDomain := question(t, "user=alice")
 	noDomain.Domain = ""
