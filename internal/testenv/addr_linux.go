@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"net"
-	"os"
 	"strconv"
 	"testing"
 
@@ -15,21 +14,11 @@ import (
 // listen again.
 func OwnAddr(t testing.TB) string {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", os.NewSyscallError("socket", err))
-	}
+	socket := Must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { unix.Close(socket) })
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatalf("looking for a free port: %v", os.NewSyscallError("bind", err))
-	}
+	OK(t, unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	// If this were set before Bind, the system would choose from only half of the ports.
-	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
-	}
-	bound, err := unix.Getsockname(socket)
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", os.NewSyscallError("getsockname", err))
-	}
+	OK(t, unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	bound := Must(unix.Getsockname(socket))(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }

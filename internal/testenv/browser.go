@@ -16,8 +16,6 @@ func Browser(t testing.TB) context.Context {
 	t.Cleanup(end) // waits until Chromium has stopped
 	browser, closes := chromedp.NewContext(starts)
 	t.Cleanup(closes)
-	if err := chromedp.Do(browser); err != nil {
-		t.Fatalf("starting chromium: %v", err)
-	}
+	OK(t, chromedp.Do(browser))
 	return browser
 }

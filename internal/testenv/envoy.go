@@ -30,10 +30,7 @@ func Envoy(t testing.TB) string {
 // from the working directory, which for a test is the directory of its package.
 func Repository(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatalf("looking for the repository: %v", err)
-	}
+	dir := Must(os.Getwd())(t)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir

@@ -43,10 +43,7 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 	}
 	// The path of a unix socket is limited to about 100 bytes. That excludes t.TempDir,
 	// which contains the name of the test.
-	dir, err := os.MkdirTemp("", "redis")
-	if err != nil {
-		t.Fatalf("making a directory for redis-server: %v", err)
-	}
+	dir := Must(os.MkdirTemp("", "redis"))(t)
 	r.socket = filepath.Join(dir, "redis.sock")
 	t.Cleanup(func() {
 		r.Stop()
@@ -58,7 +55,7 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 		"--bind", host, "--port", port, "--unixsocket", r.socket,
 		"--dir", dir, "--save", "", "--appendonly", "no",
 	}, args...)
-	if err = r.start(); err != nil {
+	if err := r.start(); err != nil {
 		t.Fatalf("starting redis-server: %v\n%s", err, r.log.Bytes())
 	}
 	return r
