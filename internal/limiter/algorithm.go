@@ -13,10 +13,10 @@ type Algorithm uint8
 
 const (
 	// FixedWindow admits the amount in each window of one period. Windows follow each other from
-	// 1970-01-01 00:00 UTC, so that a window of a minute is a full minute.
+	// 1970-01-01 00:00 UTC, so a window of one minute is a minute of the clock.
 	FixedWindow Algorithm = iota
 	// FirstHit is FixedWindow with windows that begin with the first hit after the last window
-	// ended, so that clients do not all retry at the full minute.
+	// ended, so that clients do not all retry at the start of a minute.
 	FirstHit
 	// ByCalendar is FixedWindow with the windows of a Calendar.
 	ByCalendar
@@ -26,8 +26,8 @@ const (
 	// TokenBucket admits bursts up to the bucket's size. The bucket refills at the amount per
 	// period (GCRA, the generic cell rate algorithm).
 	TokenBucket
-	// Concurrency admits the amount at once: each request takes a hold and releases it when the
-	// request ends. A hold expires after one period.
+	// Concurrency limits the number of requests in flight. Each request takes a hold, which is
+	// released when the request ends. A hold expires after one period.
 	Concurrency
 	// SlidingLog admits the amount in any span of one period. It keeps the time of each used unit.
 	SlidingLog
@@ -97,8 +97,8 @@ func (o Option) Algorithms() string {
 
 // State is the stored state of a counter. Its zero value is an unused counter, which a store need
 // not keep. The algorithm defines the meaning of each number except Until; all four are from 0 to
-// MaxExact. The numbers do not depend on the limit's amount, so that use remains when the amount
-// changes.
+// MaxExact. The numbers do not depend on the limit's amount, so a counter keeps its use when the
+// amount changes.
 type State struct {
 	At    int64 // number or start of the window, or the time of the bucket's level
 	Used  int64 // units used in the window, or in the bucket
@@ -157,7 +157,7 @@ func inexact(limit string) error {
 
 // roll is counting.roll, but sets Until to the end of the ban that applies to l. A ban in force
 // stays. If the rest of a ban is longer than a new ban, because the clock stepped back or the limit
-// had longer bans, roll shortens it to a new ban.
+// had longer bans, roll shortens it to the length of a new ban.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
 	rolled.Until = 0
@@ -198,8 +198,8 @@ func (l *Limit) Expiry(s State) int64 {
 // GiveBack reverses a charge of cost on a counter in state s, for a store that learns only after
 // the charge that the request is denied. charged is the state just after the charge.
 //
-// It removes the part of the charge that would still count if nothing else had happened since, so
-// that a late call never removes the use of others. This is exact for windows. If a bucket was
+// It removes the part of the charge that would still count if nothing else had happened since, so a
+// late call never removes the use of other requests. This is exact for windows. If a bucket was
 // empty between the charge and now, GiveBack may remove too little, by the units that drained since
 // the charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
 // stepped back, and the age of the charge is unknown. A ban stays.
@@ -222,9 +222,9 @@ func (l *Limit) settle(s, record State, cost, now int64) State {
 	return l.counting.giveBack(s, remains, record, record.Used-cost)
 }
 
-// Record returns the limit by which the records of reservations expire. It is l, so that a record
-// lasts as long as its window, except for a bucket, which may drain before an answer ends. There, a
-// record lasts at least an hour.
+// Record returns the limit that determines when the records of reservations expire. It is l itself,
+// so a record lasts as long as its window, unless l is a bucket. A bucket may drain before an
+// answer ends, so its records last at least an hour.
 func (l *Limit) Record() *Limit { return cmp.Or(l.record, l) }
 
 // Constants returns the constants of the limit, for a store that counts in Lua. For a limit with a

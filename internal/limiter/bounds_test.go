@@ -105,7 +105,7 @@ func TestAMomentInTheFuture(t *testing.T) {
 	}
 }
 
-// admission is the units that a limit admitted at a time.
+// admission is a number of units that a limit admitted at one time.
 type admission struct{ at, units int64 }
 
 // steppedClient is the only client of a counter, and its clock.
@@ -157,7 +157,7 @@ func (c *steppedClient) decide(cost int64) Decision {
 	return out[0]
 }
 
-// ask asks for one unit, for the free units, for one more, or for a random number.
+// ask asks for one unit, for all free units, for one more than those, or for a random number.
 func (c *steppedClient) ask() {
 	free := c.decide(0).Remaining
 	c.decide([]int64{1, free, free + 1, 1 + c.Int64N(free+1)}[c.IntN(4)])
@@ -236,7 +236,7 @@ func (c *steppedClient) checkBounds() {
 	}
 }
 
-// promises are the bounds in docs/algorithms.md, as formulas of the limit L, the burst B and the
+// promises are the bounds in docs/algorithms.md, in terms of the limit L, the burst B and the
 // period W.
 var promises = map[Algorithm]string{
 	FixedWindow:   "2L in less than a period, across the end of a window",

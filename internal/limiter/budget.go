@@ -9,17 +9,17 @@ const (
 	MinNotified = time.Minute
 )
 
-// IsBudget reports whether operators see the use of the limit's counters: if the limit has Notify
-// or a period of an hour or more, unless it admits nothing or counts by Concurrency. An override
-// may have the rule's Notify with a period shorter than MinNotified. Then it is not a budget.
+// IsBudget reports whether the limit is a budget, a limit whose use operators can see: it has Notify or a
+// period of at least an hour, admits something and does not count by Concurrency. An override may have the
+// rule's Notify but a period shorter than MinNotified; then it is not a budget.
 func (s *Spec) IsBudget() bool {
 	period := s.Period()
 	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
 }
 
 // Taken returns, for each hit of a decided request, the units that the request took from the hit's
-// counter, less its refunds. The first of several hits on one counter has all units and the others
-// have 0, so that only one of them passes a threshold. Taken uses the memory of dst.
+// counter, less its refunds. If several hits are on one counter, the first gets all units and the
+// others get 0, so only one of them can pass a threshold. Taken reuses the memory of dst.
 func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	var buf [few]int
 	dst = dst[:0]

@@ -43,7 +43,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// The time for a request's hits is proportional to their number.
+// Taken takes time proportional to the number of hits.
 func TestTakenByManyHits(t *testing.T) {
 	const n = 200_000
 	hits, out := make([]Hit, n), slices.Repeat([]Decision{{Charged: true}}, n)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Calendar divides time into the windows of a calendar: the hours, days, months, ... that the
-// clocks of a time zone show.
+// Calendar divides time into the windows of a calendar: the hours, days or months that the clocks
+// of a time zone show.
 //
 // Windows of up to an hour begin at full minutes and hours, and whenever the clocks change: an
 // hour that is shown twice is two windows, and the rest of a partly skipped hour is one window.
@@ -29,8 +29,8 @@ type Calendar struct {
 // Windows are two windows, [Start, Next) and [Next, End), in microseconds since the epoch.
 type Windows struct{ Start, Next, End int64 }
 
-// onCalendar has a row for each unit. parts is the number of units in the next larger unit, or 1 if
-// that number varies. The other fields are the length of a unit, for windows of more than an hour.
+// onCalendar has a row for each unit. parts is the number of units in the next larger unit, or 1 if that
+// number varies. The other fields give the length of the unit, for windows of more than an hour.
 var onCalendar = [...]struct{ parts, years, months, days, hours int }{
 	Second: {parts: 60},
 	Minute: {parts: 60},
@@ -47,8 +47,8 @@ type calendarOf struct {
 	count uint32
 }
 
-// calendars caches every Calendar that rules have used: time zone data are large and slow to load,
-// and many rules may share a Calendar. There are only a few hundred zones.
+// calendars caches every Calendar that rules have used, because time zone data is large and slow to
+// load, and many rules may share a Calendar. There are only a few hundred zones.
 var calendars sync.Map // calendarOf -> *Calendar
 
 // newCalendar returns the calendar of s. It fails if the time zone is unknown, or if windows of

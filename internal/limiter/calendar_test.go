@@ -27,7 +27,7 @@ var zones = []struct {
 	{"America/St_Johns", 2003},    // changed at one minute past midnight, until 2011
 	{"Asia/Tehran", 2014},
 	{"Pacific/Apia", 2007},      // skipped a day, in 2011
-	{"Africa/Casablanca", 2020}, // puts clocks back for a month that moves
+	{"Africa/Casablanca", 2020}, // puts clocks back for a month whose date varies
 	{"Asia/Pyongyang", 2012},    // changed by half an hour, at half past eleven
 	{"America/Caracas", 2006},   // changed by half an hour, at half past two
 	{"Asia/Kathmandu", 2020},    // 5:45 ahead of UTC
@@ -36,7 +36,7 @@ var zones = []struct {
 // shift is a span of time between two changes of a zone's clocks.
 type shift struct{ from, to, ahead int64 } // from and to in seconds since the epoch, ahead in seconds ahead of UTC
 
-// shifts finds the changes of a zone's clocks by trying times.
+// shifts finds the changes of a zone's clocks by sampling and bisection.
 func shifts(zone *time.Location, from, to int64) (list []shift) {
 	ahead := func(t int64) int64 {
 		_, offset := time.Unix(t, 0).In(zone).Zone()
@@ -64,8 +64,8 @@ func shifts(zone *time.Location, from, to int64) (list []shift) {
 	return append(list, current)
 }
 
-// shownStarts returns the times that the clocks show at the starts of windows, as seconds of
-// UTC.
+// shownStarts returns the times that the clocks show at the starts of windows, in seconds, as if
+// the clocks showed UTC.
 func shownStarts(unit Unit, count int, from, to int64) (shown []int64) {
 	const daySeconds = 24 * 60 * 60
 	step := int64(daySeconds)
@@ -102,8 +102,8 @@ func longStarts(list []shift, shown []int64) (starts []int64) {
 	return slices.Compact(starts)
 }
 
-// shortStarts returns the starts of windows of length seconds, which also start whenever the
-// clocks change. The first result is the start of the list.
+// shortStarts returns the starts of windows of the given length in seconds, which also start
+// whenever the clocks change. The first result is the start of the list.
 func shortStarts(list []shift, length int64) (starts []int64) {
 	for _, s := range list {
 		starts = append(starts, s.from)
@@ -114,7 +114,7 @@ func shortStarts(list []shift, length int64) (starts []int64) {
 	return starts
 }
 
-// around returns the part of a list within fifty windows of length seconds around at.
+// around returns the part of a list within fifty windows before and after time at.
 func around(list []shift, at, length int64) (near []shift) {
 	for _, s := range list {
 		s.from, s.to = max(s.from, at-50*length), min(s.to, at+50*length)
@@ -221,8 +221,8 @@ func micros(t *testing.T, text string) int64 {
 	return testenv.Must(time.Parse(time.RFC3339, text))(t).UnixMicro()
 }
 
-// A state whose window started at another time, according to the time zone data of another
-// program, counts in this window, so that two programs do not keep resetting a counter.
+// A state whose window started at a different time, according to another program's time zone data,
+// counts in the current window. Otherwise two programs could keep resetting a counter.
 func TestStartWithinAWindow(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Algorithm: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")

@@ -2,10 +2,10 @@ package limiter
 
 import "container/list"
 
-// concurrency admits an amount at once: each hit takes a hold, until a refund with the same name
-// releases it or it expires after the period. The names are in a value of type Holds or in the
-// store. The state has only the number of holds, which suffices for a decision. Count ensures that
-// a hold is taken once and released once.
+// concurrency admits a number of holds at the same time. Each hit takes a hold, which lasts until a
+// refund with the same name releases it, or until it expires after the period. The names are in a
+// value of type Holds or in the store. The state has only the number of holds, which suffices for a
+// decision. Count ensures that each hold is taken only once and released only once.
 //
 // State: At is the time at which the holds were counted, or the time at which the newest hold was
 // taken, in microseconds since the epoch; Used is the number of holds. All states that are rolled

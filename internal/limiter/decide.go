@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Store stores counters and decides requests on them.
+// Store stores counters and decides requests by them.
 type Store interface {
 	// Decide applies the function Decide to the counters of hits in one atomic step: no other
 	// request on the same counters, from this process or another one, is decided in between. Decide
@@ -72,7 +72,7 @@ func Left(ctx context.Context, hits []Hit) error {
 // kept[i] has the stored data of hits[i] other than the state. If the counter has uses, its state
 // is derived from the uses, and Decide changes both. A hit that takes or peeks at a hold that is
 // already taken is not over and changes nothing. The same applies to the release of a hold that is
-// not taken. If kept is nil, each hit takes another hold, all units of a sliding log expire
+// not taken. If kept is nil, each hit takes a different hold, all units of a sliding log expire
 // together with the newest unit, and no reservation is recorded or settled.
 func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision) (denied bool) {
 	var buf [few]State
@@ -82,8 +82,8 @@ func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision)
 	return denied
 }
 
-// Count is Decide without Describe. It makes all changes of states, so that a store need not hold
-// its locks for Describe. It copies the resulting states to after, which has the length of hits.
+// Count is Decide without Describe. It makes all changes of states, so a store need not hold its
+// locks during Describe. It copies the resulting states to after, which has the length of hits.
 func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
 	for i, of := range kept {
@@ -181,7 +181,7 @@ func finish(hits []Hit, states []*State, kept []Kept, now int64, out []Decision,
 type Kept struct {
 	Uses Uses // uses of the counter, or nil if it has none, see Hit.HasUses
 	// Record is the record of the hit's Reservation, or nil. A settlement clears the record, and
-	// makes Record point to a copy.
+	// makes Record point to a copy of the old record.
 	Record *State
 }
 
@@ -199,8 +199,8 @@ func (k Kept) holds() *Holds {
 	return held
 }
 
-// Uses are the single uses of one counter: Holds or a Log. The counter's state only sums them up.
-// Uses are not safe for concurrent calls.
+// Uses are the individual uses of one counter, either Holds or a Log. The counter's state is only
+// their sum. Uses are not safe for concurrent calls.
 type Uses interface {
 	// State removes expired uses and returns the state of the counter at now. The Prev of a Log's
 	// state is the time at which the needed units will fit l, or 0 if they fit now or never. Uses
@@ -222,7 +222,7 @@ func (h *Hit) NewUses() Uses {
 }
 
 // State returns the state of a counter of l at now, given its stored state and its uses. needed is
-// an argument of uses.State.
+// passed to uses.State.
 func (l *Limit) State(s State, uses Uses, needed, now int64) State {
 	current := uses.State(l, needed, now)
 	current.Until = s.Until
@@ -252,16 +252,16 @@ func (h *Hit) write(s State, kept Kept, now int64) State {
 // MaxGroup is the maximum of Hit.Group.
 const MaxGroup = 127
 
-// Verdict sums up hits of one request, which Add adds.
+// Verdict summarizes the hits of one request. Each hit is added by Add.
 type Verdict struct {
-	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
-	quotas bool // a hit is in a group of quotas
+	Vetoed bool // an enforced limit is exceeded, so no other limit matters
+	quotas bool // a hit is in a quota group
 	room   bool // a quota that is a group of its own is not exceeded
-	// groups is the set of all groups of quotas, and over the set of groups with an exceeded quota.
+	// groups is the set of all quota groups, and over is the set of groups with an exceeded quota.
 	groups, over [MaxGroup/64 + 1]uint64
 }
 
-// Add adds a hit, given its mode, its group of quotas and whether it is over its limit.
+// Add adds a hit, given its mode, its quota group and whether it is over its limit.
 func (v *Verdict) Add(mode Mode, group uint8, over bool) {
 	switch {
 	case mode == Enforced:
@@ -277,18 +277,18 @@ func (v *Verdict) Add(mode Mode, group uint8, over bool) {
 	}
 }
 
-// HasRoom reports whether a group of quotas has hits and none of them is over. group must not be 0.
+// HasRoom reports whether a quota group has hits and none of them is over. group must not be 0.
 func (v *Verdict) HasRoom(group uint8) bool {
 	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
 }
 
-// Denied reports whether the request is denied: if an enforced limit is exceeded, or if there
-// are groups of quotas and each has an exceeded quota.
+// Denied reports whether the request is denied: if an enforced limit is exceeded, or if there are
+// quota groups and each has an exceeded quota.
 func (v *Verdict) Denied() bool {
 	return v.Vetoed || v.quotas && !v.room && v.groups == v.over
 }
 
-// Settle reports whether the request is denied, given Over of all hits, and sets Charged.
+// Settle reports whether the request is denied, given Over in each decision. It also sets Charged.
 func Settle(hits []Hit, out []Decision) (denied bool) {
 	var v Verdict
 	for i := range hits {

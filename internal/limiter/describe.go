@@ -78,7 +78,7 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 	return dst
 }
 
-// Counter describes the counter of a limit at a moment, in the terms of a Decision.
+// Counter describes the counter of a limit at one moment, in the terms of a Decision.
 type Counter struct {
 	Used, Remaining int64
 	RetryAfter      time.Duration // until one more unit is admitted

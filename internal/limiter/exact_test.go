@@ -10,7 +10,7 @@ import (
 // The exact counters of the judge, one type for each algorithm. An empty counter equals an
 // unused counter, even if it has seen a later time.
 
-// newExactCounter has a constructor of empty counters for each algorithm.
+// newExactCounter has, for each algorithm, a constructor of empty counters.
 var newExactCounter = map[Algorithm]func() exactCounter{
 	FixedWindow:   func() exactCounter { return exactWindow{use: new(big.Rat)} },
 	FirstHit:      func() exactCounter { return exactWindow{use: new(big.Rat)} },
@@ -76,8 +76,8 @@ func (b exactWindow) end(r *rule) int64 {
 func (b exactWindow) used(*rule) *big.Rat { return b.use }
 func (b exactWindow) empty() bool         { return b.use.Sign() == 0 }
 
-// exactSliding has the use of each window. The previous window counts by the share that the
-// period that ends now covers.
+// exactSliding has the use of each window. The previous window counts in proportion to its part in
+// the period that ends now.
 type exactSliding struct {
 	now    int64
 	window int64 // number of the newest window seen
@@ -222,21 +222,22 @@ func (b exactHolds) empty() bool         { return len(b.ends) == 0 }
 type reservation struct {
 	units *big.Rat
 	of    exactCounter
-	end   int64 // of the window in which they were reserved; a bucket has none
+	end   int64 // time at which the record expires
 }
 
 func reserve(r *rule, b exactCounter, units *big.Rat, now int64) reservation {
 	switch b := b.(type) {
 	case exactWindow:
 		return reservation{units, b, b.end(r)}
-	case exactSliding: // the window counts until the next one ends
+	case exactSliding: // the window counts until the end of the next window
 		return reservation{units, b, (b.window + 2) * r.period}
 	}
 	return reservation{units, b, now + max(r.limit.Unit, Hour).Duration().Microseconds()}
 }
 
-// settle returns a counter after its use replaces the reserved units: in their window, unless it is
-// later than now, because the clock stepped back, and in a bucket now.
+// settle returns counter b after use has replaced the reserved units. In a window, this changes the window of
+// the reservation, and in a bucket the level at now. If the reservation is later than now, because the clock
+// stepped back, nothing changes.
 func (of reservation) settle(r *rule, b exactCounter, use *big.Rat, now int64) exactCounter {
 	most := rat(1 << 52)
 	if bucket, ok := of.of.(exactBucket); ok {

@@ -14,7 +14,7 @@ type fixedWindow struct {
 	calendar *Calendar // nil without a calendar
 }
 
-// window is the common part of the algorithms that count units of a period.
+// window is the common part of the algorithms that count the units used in a period.
 type window struct{ period, amount int64 }
 
 // maxUsed is the largest Used and the largest Prev, so that the sum of both is exact.
@@ -35,8 +35,7 @@ func (w window) giveBack(s, remains, _ State, cost int64) State {
 	return w.add(s, -min(cost, remains.Used))
 }
 
-// waitFor implements counting.wait. It returns the argument later if cost fits the limit but not
-// now.
+// waitFor implements counting.wait. It returns parameter later if cost fits the limit but not now.
 func (w window) waitFor(later int64, s State, cost int64) int64 {
 	switch {
 	case cost > w.amount:

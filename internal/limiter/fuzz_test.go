@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// draw makes small numbers of fuzzed bytes, and 0 after the last byte.
+// draw turns fuzzed bytes into small numbers. After the last byte, it returns zeros.
 type draw struct {
 	rest     []byte
 	reserved map[string][]byte // by counter, the last reservation
@@ -125,8 +125,8 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// keptOf returns the uses of the counters of hits that have some, and the records of their
-// reservations, and adds new ones to all and records.
+// keptOf returns, for each hit, the uses of its counter and the record of its reservation, if any.
+// It adds new ones to all and records.
 func keptOf(hits []Hit, all map[string]Uses, records map[string]*State) []Kept {
 	kept := make([]Kept, len(hits))
 	for i := range hits {

@@ -84,7 +84,7 @@ func TestGiveBackToAWindowThatStartedAgain(t *testing.T) {
 	testenv.Equal(t, l.GiveBack(again, charged, 4, 30*second), again, "state")
 }
 
-// GiveBack leaves the ban, which keeps the counter until it ends.
+// GiveBack leaves a ban in place, and the counter is kept until the ban ends.
 func TestGiveBackLeavesTheBan(t *testing.T) {
 	for a := range algorithms {
 		spec := Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: Algorithm(a), DenyFor: time.Hour}

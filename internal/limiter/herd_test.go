@@ -30,8 +30,8 @@ const (
 	herdTries   = 3 // maximum average number of tries for a job
 )
 
-// TestHerdOfWorkers has workers that share a limit and do jobs one after the other. A denied
-// worker waits for the retry time, which its client rounds up to a unit.
+// TestHerdOfWorkers has workers that share a limit and do jobs one after the other. A denied worker
+// waits for the retry time, which it rounds up to a whole unit.
 func TestHerdOfWorkers(t *testing.T) {
 	for _, l := range herdLimits {
 		limit := must(l.spec)
@@ -69,7 +69,7 @@ type herd struct {
 	tries  int
 }
 
-// newHerd returns a herd whose workers begin at phase after the start of a minute.
+// newHerd returns a herd whose workers begin at the given phase of a minute.
 func newHerd(t *testing.T, limit *Limit, unit time.Duration, jitter float64, phase time.Duration) *herd {
 	h := &herd{spreading: newSpreading(t), limit: limit, unit: unit, jitter: jitter, random: rand.New(rand.NewPCG(1, 2))}
 	h.began = h.now.Truncate(time.Minute).Add(time.Minute + phase)

@@ -14,8 +14,8 @@ type Hit struct {
 	Key   []byte // key of the counter, see Keys
 	// Cost is the number of units that the hit asks for. A hit of cost 0 is a peek, unless it
 	// settles a reservation. A peek takes nothing: it asks whether one more unit, or its Hold,
-	// would fit or, with Always, whether the use is within the limit. All costs too large to be
-	// counted exactly count as one number far above the limit.
+	// would fit or, with Always, whether the use is within the limit. All costs that are too large
+	// to be counted exactly are replaced by the same number, which is above any amount.
 	Cost   uint64
 	Refund bool // refunds Cost: always admitted and written, but no counter falls below 0
 	Always bool // writes Cost even if it does not fit or its request is denied, because the units are already used
@@ -25,11 +25,11 @@ type Hit struct {
 	// Mode replaces the mode of the limit, unless Mode is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set Mode; see package plan.
 	Mode Mode
-	// Group is the number of the hit's group of quotas. If 0, a hit in quota mode is a group of its
+	// Group is the number of the hit's quota group. If 0, a hit in quota mode is a group of its
 	// own. A hit in shadow mode never counts as an exceeded quota of its group.
 	Group uint8
-	// Labels are the labels in metrics of the rule's levels, each followed by LevelEnd, for a rule
-	// whose labels contain values of the request. If nil, the limit's Series applies.
+	// Labels are the metric labels of the rule's levels, each followed by LevelEnd, if they contain
+	// values of the request. If nil, the limit's Series applies.
 	Labels []byte
 	// Reservation is the key of a reservation's record, or nil. A hit that is charged stores its
 	// cost in the record. A refund settles the reservation: its Cost, which may be 0, replaces the
@@ -42,8 +42,8 @@ type Hit struct {
 // EffectiveMode returns the mode that decides how an exceeded limit affects the request.
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
-// cost returns Cost, capped at a number that is larger than any limit and small enough for sums.
-// The cost of a hold is at most 1.
+// cost returns Cost, capped at a number that is larger than any limit and small enough to be added
+// exactly. The cost of a hold is at most 1.
 func (h *Hit) cost() int64 {
 	if h.Hold != nil {
 		return int64(min(h.Cost, 1))
@@ -55,8 +55,8 @@ func (h *Hit) cost() int64 {
 // cost that its limit counts exactly.
 func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.maxCost) }
 
-// least returns the units that a peek asks for: 1, or 0 with Always, because a peek for one unit
-// would deny requests that the charge itself permits.
+// least returns the number of units that a peek asks for. It is 0 with Always, because a peek for
+// one unit would deny requests that the later charge permits.
 func (h *Hit) least() int64 {
 	if h.Always {
 		return 0
@@ -98,9 +98,9 @@ type Decision struct {
 // few is the largest number of hits for which comparing all pairs is cheaper than a map.
 const few = 16
 
-// Firsts appends to dst, for each hit, the index of the first hit on its counter. A request of
-// few hits, the usual case, needs no map. The time is proportional to the number of hits, so
-// that a client cannot do harm with many hits.
+// Firsts appends to dst, for each hit, the index of the first hit on its counter. A request of few
+// hits, the usual case, needs no map. The time is proportional to the number of hits, so a client
+// cannot slow the server down with many hits.
 func Firsts(hits []Hit, dst []int) []int {
 	var indexes map[string]int // nil for few hits
 	dst = slices.Grow(dst, len(hits))

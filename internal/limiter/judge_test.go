@@ -27,8 +27,8 @@ func newJudge() *judge {
 type exactCounter interface {
 	// turn returns the counter at now.
 	turn(r *rule, now int64) exactCounter
-	// back returns the counter with all its use at now if it is later than now, because the
-	// clock stepped back, and otherwise the counter itself.
+	// If the counter is later than now, because the clock stepped back, back returns the counter
+	// with all its use at now. Otherwise it returns the counter itself.
 	back(r *rule, now int64) exactCounter
 	// used returns the exact use, in units.
 	used(r *rule) *big.Rat
@@ -123,7 +123,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 		return r, b.turn(r, now)
 	}
-	enforcedOver, groups := false, map[int][]bool{} // groups: whether each hit of a group of quotas denies
+	enforcedOver, groups := false, map[int][]bool{} // groups: whether each hit of a quota group denies
 	for i := range hits {
 		h := &hits[i]
 		r, b := open(h)
@@ -183,7 +183,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	return denied, verdicts
 }
 
-// groupOf returns the first hit of the group of quotas of hits[i], which names the group.
+// groupOf returns the first hit of the quota group of hits[i], which stands for the group.
 func groupOf(hits []Hit, i int) int {
 	if hits[i].Group == 0 {
 		return i

@@ -17,19 +17,19 @@ type Entry struct {
 	Key, Value string
 }
 
-// Keys spells the keys of counters:
+// Keys builds the keys of counters:
 //
 //	<prefix>w1|<domain>|<key>=<value>|...|<kind><period>
 //
 // for example "w1|api|user=alice|path=/login|1m". The period is a whole number of days, hours,
 // minutes or seconds, in the largest of these units that divides it, since every byte of a key
-// takes memory in Redis. The kind is the letter of the algorithm; a fixed window has none. A
-// calendar window has units of the calendar instead, such as 1M for a month, then @ and the time
-// zone unless it is UTC. If limits of a rule count alike, the kind of the second begins with 2: and
-// of the third with 3:. The key does not contain the mode, so that a limit in shadow mode keeps its
-// count when it becomes enforced or replaces the first. An x precedes the kind of a limit that
-// denies for an exception or an invalid value. Different inputs never have the same key, whatever
-// bytes they contain:
+// takes memory in Redis. The kind is the letter of the algorithm; a fixed window has none. For a
+// calendar window, the period is in units of the calendar, such as 1M for a month, followed by @
+// and, unless it is UTC, the time zone. If several limits of a rule would have the same key, the
+// kind of the second begins with 2: and the kind of the third with 3:. The key does not contain the
+// mode, so a limit in shadow mode keeps its count when it becomes enforced. An x precedes the kind
+// of a limit that denies for an exception or an invalid value. Different inputs never have the same
+// key, whatever bytes they contain:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -41,12 +41,12 @@ type Entry struct {
 // from the text between the prefix and the tag. Counters of one bucket share a hash slot and are
 // decided in one call. If the first entry names a tenant, the counters of a tenant share a bucket.
 //
-// w1 is the version of this spelling and of the stored state. The amount of a limit is not in
-// its key, so that a changed amount keeps the count.
+// w1 is the version of this format and of the stored state. The key does not contain the amount, so
+// a counter keeps its count when the amount changes.
 type Keys struct {
 	Prefix  string // separates deployments on one Redis; must not contain '|'
 	Digests bool   // write digests instead of values, for privacy
-	Cluster bool   // add hash tags; the prefix must not contain '{' then
+	Cluster bool   // add hash tags; if set, the prefix must not contain '{'
 }
 
 const (
@@ -85,8 +85,8 @@ func SharedKey(prefix, tag, name string) string {
 	return prefix + formatVersion + "|{weir" + tag + "}" + name
 }
 
-// SharesSince returns the key of the time since which a Redis has stored shares. In a cluster, this
-// key has the hash slot of share, which is the key of a share.
+// SharesSince returns the key at which a Redis stores the time of its first share. In a cluster,
+// this key is in the same hash slot as parameter share, the key of a share.
 func SharesSince(prefix, share string) string {
 	tag := "{weir}"
 	if _, rest, ok := strings.Cut(strings.TrimPrefix(share, prefix), "{"); ok { // in a cluster
@@ -201,7 +201,7 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 
 // AppendDigest appends the digest that replaces a text in a key.
 func AppendDigest(dst []byte, s string) []byte {
-	// This avoids a copy, which could be as long as a client likes. The bytes of s are only
+	// This avoids a copy of s, whose length may be chosen by a client. The bytes of s are only
 	// read.
 	return appendDigest(dst, sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))))
 }
@@ -225,7 +225,7 @@ func Slot(key []byte) int {
 	return int(crc16(key)) % Slots
 }
 
-// crc16 returns the CRC-16/XMODEM checksum: polynomial 0x1021, no reflection, from 0.
+// crc16 returns the CRC-16/XMODEM checksum: polynomial 0x1021, no reflection, initial value 0.
 func crc16(data []byte) uint16 {
 	var sum uint16
 	for _, b := range data {

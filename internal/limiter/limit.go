@@ -12,7 +12,7 @@ import (
 // Unit is the unit of a limit's period. The zero value is not a unit.
 type Unit uint8
 
-// The units, from the shortest. A month has 30 days and a year 365, except with ByCalendar.
+// The units, shortest first. A month has 30 days and a year 365, except with ByCalendar.
 const (
 	Second Unit = iota + 1
 	Minute
@@ -33,7 +33,7 @@ var (
 // UnitNames lists the names that ParseUnit accepts, shortest period first.
 func UnitNames() []string { return slices.Clone(unitNames[Second:]) }
 
-// ParseUnit returns the unit with a name, in upper or lower case, and whether there is one.
+// ParseUnit returns the unit with the given name, ignoring case, and whether it exists.
 func ParseUnit(name string) (Unit, bool) {
 	i := slices.IndexFunc(unitNames[Second:], func(unit string) bool { return strings.EqualFold(unit, name) })
 	return Second + Unit(i), i >= 0 // if i is -1, the sum overflows to 0
@@ -52,7 +52,7 @@ type Mode uint8
 const (
 	Enforced Mode = iota // denies the request
 	Shadow               // is counted and shown in metrics but denies nothing
-	Quota                // denies the request only if each of the request's groups of quotas has an exceeded limit, see Hit.Group
+	Quota                // denies the request only if every quota group of the request has an exceeded limit, see Hit.Group
 )
 
 // Charge determines whether the cost of a denied hit is written.
@@ -85,7 +85,7 @@ const (
 
 var failureModes = [...]string{"default", "error", "allow", "deny", "local"}
 
-// FailureModeNames lists the names of the modes, from FailureError on.
+// FailureModeNames lists the names of all failure modes except FailureByDefault.
 func FailureModeNames() []string { return failureModes[FailureError:] }
 
 // String returns the mode's name.
@@ -110,7 +110,7 @@ type Spec struct {
 	UnitMultiplier  uint32      // number of units in the period; 0 means 1
 	Unlimited       bool        // admits everything and never reaches a store
 	Algorithm       Algorithm   // how the amount is counted
-	Nth             uint32      // 2 for the second of a rule's limits that count alike, 3 for the third; 0 for the first
+	Nth             uint32      // 2 for the second limit of a rule with the same key, 3 for the third, 0 for the first; see Keys
 	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
@@ -118,7 +118,7 @@ type Spec struct {
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // effect of an exceeded limit on the request
 	ShadowQuota     bool        // the limit would be in quota mode if it were not in shadow mode
-	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
+	Veto            bool        // the limit denies because of an exception or an invalid value, even in quota mode and while the store fails
 	FailureMode     FailureMode // how hits are decided while the store fails
 	Notify          []int       // percentages of the amount at which operators are notified, ascending
 	Replaces        []string    // names of the limits that this limit replaces, sorted
@@ -135,8 +135,8 @@ type Spec struct {
 	DenyFor time.Duration
 }
 
-// Period returns the length of the limit's window, which is approximate for a calendar, or the
-// time in which the amount drains from a bucket.
+// Period returns the length of the limit's window, which is approximate for a calendar. For a
+// bucket, it returns the time in which the amount drains.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
@@ -157,7 +157,7 @@ func (s *Spec) Rate() string {
 	return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per())
 }
 
-// Size returns the units that fit at once: the burst if the limit has one, or the amount.
+// Size returns the number of units that an unused counter admits: the burst if set, else the amount.
 func (s *Spec) Size() uint64 {
 	if s.Burst > 0 && s.RequestsPerUnit > 0 {
 		return s.Burst
@@ -188,7 +188,7 @@ type Limit struct {
 
 // NewLimit returns the limit that s defines. It fails if s cannot be counted: if the unit is
 // missing, the period or refill exceeds MaxPeriod, or a number is too large. It does not check for
-// options that the algorithm does not take; the reader of the rules reports those, with their
+// options that the algorithm does not take; the code that reads rules reports those, with their
 // location.
 func NewLimit(s Spec) (*Limit, error) {
 	switch {
@@ -222,8 +222,8 @@ func MustLimit(s Spec) *Limit {
 	return l
 }
 
-// NewDenial returns a limit that denies everything, even in quota mode and while the store fails,
-// and is never charged. Its labels in metrics have the given domain, and by as the rule.
+// NewDenial returns a limit that denies everything, even in quota mode and while the store fails, and is
+// never charged. Its metrics are labeled with the given domain, and with parameter by as the rule.
 func NewDenial(domain, by string) *Limit {
 	return MustLimit(Spec{
 		Name: "deny", Unit: Day, Veto: true, Charge: Admitted, FailureMode: FailureDeny,
@@ -231,10 +231,10 @@ func NewDenial(domain, by string) *Limit {
 	})
 }
 
-// Times returns a limit with factor times the amount and burst of l. It counts on the counters of
-// l, so that used units still count. It has no bans, and bans in force do not apply to it. Amounts
-// are rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such amounts,
-// Times tries the square root of factor, then the square root of that root, and so on.
+// Times returns a limit with factor times the amount and burst of l. It uses the counters of l, so
+// units that are already used still count. It has no bans, and bans in force do not apply to it.
+// Amounts are rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such
+// amounts, Times tries the square root of factor, then the square root of that root, and so on.
 func (l *Limit) Times(factor float64) *Limit {
 	if l.Unlimited {
 		return l

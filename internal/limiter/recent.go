@@ -8,7 +8,7 @@ import (
 
 // Recent is a cache of one value for each of the most recently touched counters, in a fixed amount
 // of memory. A new counter replaces the least recently touched counter of its set. Recent stores
-// 64-bit hashes instead of keys, so in about one of 2^48 cases a value belongs to another counter.
+// 64-bit hashes instead of keys, so in about one case in 2^48, a value belongs to another counter.
 // This is rare enough for values that expire within seconds.
 type Recent[V any] struct {
 	seed maphash.Seed
@@ -29,7 +29,7 @@ type recentValue[V any] struct {
 	value V
 }
 
-// NewRecent returns a Recent of at most the given size in bytes, but of at least one set.
+// NewRecent returns a Recent of at most the given size in bytes, but with at least one set.
 func NewRecent[V any](bytes int) *Recent[V] {
 	n := 1
 	for 2*n*int(unsafe.Sizeof(recentSet[V]{})) <= bytes {

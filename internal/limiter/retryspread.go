@@ -11,8 +11,8 @@ import "time"
 // again, its denials look like denials of many clients. So a limit with few units, a long period or
 // bans is treated as a per-client limit: its retry times are delayed by less than a second. Retry
 // times of other limits are delayed by at most two periods. If a queue reaches its longest delay
-// twice within half a period, some clients do not wait. Until all times of the queue have passed,
-// new times are delayed by at most 10 seconds and at most a period.
+// twice within half a period, some clients are not waiting. Until all times of the queue have
+// passed, new times are then delayed by at most 10 seconds and at most a period.
 //
 // Some hits get the exact time and do not join the queue, because no client retries for them: a
 // peek, a hit that is written even if its request is denied, a hit that will never fit, and a
@@ -24,13 +24,13 @@ type RetrySpread struct {
 }
 
 const (
-	// Limits of crowdUnits or more per crowdPeriod or less count as shared, unless they have bans.
+	// Limits of crowdUnits or more per crowdPeriod or less are treated as shared, unless they have bans.
 	crowdUnits  = 20
 	crowdPeriod = 60 * second
-	// crowdPushPeriods is the longest delay of such a limit's retry times, in periods. 100 workers
-	// that share a limit of 50 a minute need this full delay.
+	// crowdPushPeriods is the longest delay of a shared limit's retry times, in periods. 100
+	// workers that share a limit of 50 a minute need this full delay.
 	crowdPushPeriods = 2
-	// impatientPush is the longest delay for such a limit while some clients do not wait.
+	// impatientPush is the longest delay for a shared limit while some clients do not wait.
 	impatientPush = 10 * second
 	// lonePush is the exclusive bound of the delay for a per-client limit.
 	lonePush = second
@@ -132,6 +132,6 @@ func evenly(ahead, _, cost, period, amount int64) (int64, int64) {
 	return max(ahead, 0) + time, 0
 }
 
-// clockTolerance is the largest difference between two readings of one time, in microseconds:
-// the store and RetrySpread read their clocks one after the other.
+// clockTolerance is the largest expected difference between the times that the store and
+// RetrySpread read for the same request, in microseconds.
 const clockTolerance = 1000

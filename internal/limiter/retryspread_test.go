@@ -43,7 +43,7 @@ func (p *spreading) ask(hits ...Hit) (out, exact []Decision, denied bool) {
 	return out, exact, denied
 }
 
-// retries sends a hit that is denied n times and returns the retry times.
+// retries sends a hit n times, which must be denied each time, and returns the retry times.
 func (p *spreading) retries(n int, h Hit) (waits []time.Duration) {
 	p.Helper()
 	for range n {
@@ -90,8 +90,8 @@ func TestRetrySpread(t *testing.T) {
 	}
 }
 
-// oneMinute returns limits of an amount per minute. From an amount of 20, they count as shared
-// by many clients.
+// oneMinute returns limits of an amount per minute. From an amount of 20, they are treated as
+// shared by many clients.
 func oneMinute(amount uint64) (limits []*Limit) {
 	for _, a := range []Algorithm{FixedWindow, FirstHit, SlidingWindow} {
 		limits = append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: a}))

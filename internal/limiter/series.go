@@ -2,8 +2,8 @@ package limiter
 
 import "strings"
 
-// LabelSet has the labels of a limit's metrics. The labels come from the configuration, so that
-// traffic cannot add series. The exception is rules whose labels contain values of requests; see
+// LabelSet has the labels of a limit's metrics. The labels come from the configuration, so traffic
+// cannot add series. The exceptions are rules whose labels contain values of requests; see
 // Hit.Labels. No label contains LevelEnd.
 type LabelSet struct {
 	Domain string
@@ -29,11 +29,11 @@ func NewLabelSet(domain, levels string) LabelSet {
 	return l
 }
 
-// Series is a LabelSet as one string, which takes less memory than a LabelSet. It omits Rule and
-// Limit if both are empty.
+// Series is a LabelSet encoded as one string, which takes less memory. It omits Rule and Limit if
+// both are empty.
 type Series string
 
-// Series returns l as one string.
+// Series encodes l.
 func (l LabelSet) Series() Series {
 	text := strings.Join([]string{l.Domain, l.Key1, l.Key2, l.More, l.Rule, l.Limit}, labelEnd)
 	if l.Rule == "" && l.Limit == "" {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ShareStore divides the tokens of buckets among the servers that use the store. The shares of all
-// servers in a bucket never exceed its size, unless the tokens that are Held do.
+// ShareStore divides the tokens of buckets among the servers that use the store. Together, the
+// servers' shares of a bucket never exceed its size, unless their Held tokens do.
 type ShareStore interface {
 	// Share sets Granted, Others and Err of each ask. If Err is not nil, the share may be stored or
 	// not.

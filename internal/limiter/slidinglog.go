@@ -34,7 +34,8 @@ func (w slidingLog) wait(s State, now, cost int64) int64 {
 	return w.waitFor(max(s.Prev-now, 1), s, cost)
 }
 
-// add adds nothing to a log that an earlier, larger amount left with more than twice the amount.
+// add adds cost to the log, up to twice the amount. It adds nothing if the log already has more units,
+// because the amount was larger before.
 func (w slidingLog) add(s State, cost int64) State {
 	s.Used = max(min(s.Used+cost, max(s.Used, 2*max(w.amount, 1))), 0)
 	return s

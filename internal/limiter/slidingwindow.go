@@ -1,8 +1,8 @@
 package limiter
 
-// slidingWindow estimates the use of the period that ends now: all of the current window, and the
-// share of the previous window that the period still covers, as if the use of that window had been
-// even. A hit is admitted if the estimate with the hit's cost stays within the amount:
+// slidingWindow estimates the use of the period that ends now. It counts all use of the current
+// window, and the share of the previous window that the period still covers, as if that window had
+// been used evenly. A hit is admitted if the estimate with the hit's cost stays within the amount:
 //
 //	prev*rest/period + used + cost <= amount
 //
@@ -13,7 +13,7 @@ package limiter
 // Prev is the use of the previous window.
 type slidingWindow struct {
 	window
-	simple int64 // largest use for which Lua's products are exact, equal for all amounts
+	simple int64 // largest use for which Lua's products are exact, the same for all amounts
 }
 
 // newSlidingWindow fails unless Lua's two products are exact for ordinary uses, up to twice the
@@ -62,7 +62,7 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	case w.estimate(s, now)+cost <= w.amount:
 		return 0
 	}
-	// The cost fits once the period covers no more use of the previous window than free. If free is
+	// The cost fits once the period covers at most free units of the previous window. If free is
 	// negative, this cannot happen before the current window has become the previous window.
 	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
 	if free < 0 {

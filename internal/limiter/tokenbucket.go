@@ -14,9 +14,9 @@ import (
 // A hit that is charged although it does not fit raises the level above the burst, at most to
 // the brim: burst plus amount.
 //
-// State: At is the time of the level, in microseconds since the epoch; Used is the level's whole
-// units, and Prev the parts of one more unit. A unit has as many parts as the period has
-// microseconds, so that amount parts drain in a microsecond: all numbers are whole, for any amount.
+// State: At is the time of the level, in microseconds since the epoch; Used is the level's whole units, and
+// Prev the parts of one more unit. A unit has as many parts as the period has microseconds. So the number of
+// parts that drain in a microsecond is the amount, and all numbers are whole, for any amount.
 type tokenBucket struct {
 	period, amount, burst int64
 	divisor               int64 // greatest common divisor of the amount and the period's seconds
@@ -27,7 +27,7 @@ type tokenBucket struct {
 // amount times the microseconds of a second, to which a remainder below the period is added.
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
-	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains from a limit of 0, which admits nothing because burst is 0, too
+	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains even if the limit is 0, which admits nothing because burst is 0, too
 	b := tokenBucket{period: seconds * second, amount: amount, burst: int64(s.Size())}
 	rate := big.NewRat(amount, seconds)
 	b.divisor = amount / rate.Num().Int64()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Must is for calls in tests that must succeed: Must(os.ReadFile(name))(t) returns the
-// content, or fails the test.
+// Must wraps calls in tests that must succeed. For example, Must(os.ReadFile(name))(t) returns the
+// content or fails the test.
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()
@@ -33,7 +33,7 @@ func Equal[T comparable](tb testing.TB, got, want T, format string, args ...any)
 	}
 }
 
-// EqualLists is Equal for lists.
+// EqualLists is like Equal, but compares lists.
 func EqualLists[T comparable](tb testing.TB, got, want []T, format string, args ...any) {
 	tb.Helper()
 	if !slices.Equal(got, want) {

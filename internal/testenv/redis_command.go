@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Command sends a command and returns its reply, which may be a simple string, a bulk
-// string, or a number. It fails the test if the command fails.
+// Command sends a command and returns its reply, which may be a simple string, a bulk string, or a
+// number. If the command fails, Command fails the test.
 func (r *Redis) Command(words ...string) string {
 	r.t.Helper()
 	reply, err := r.try(strings.Join(words, " "))

@@ -73,7 +73,7 @@ func ProcessorTime(tb testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Until waits like Eventually until ok returns true.
+// Until is like Eventually, but waits until ok returns true. what describes that condition in the error.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	Eventually(tb, func() error {
@@ -84,7 +84,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Becomes waits until get returns want. what names the result of get in the error.
+// Becomes waits until get returns want. what describes the result of get in the error.
 func Becomes[T comparable](tb testing.TB, what string, want T, get func() T) {
 	tb.Helper()
 	Eventually(tb, func() error {

@@ -32,9 +32,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// calm is the time without local decisions after which the store counts as back. While part of a
-// store fails, such as a node of a cluster, decisions of other parts must not reset the local
-// counters.
+// calm is the time without local decisions after which the store is considered to be back. While
+// part of a store fails, such as a node of a cluster, decisions of other parts must not reset the
+// local counters.
 const calm = 10 * time.Second
 
 // Failover decides by failure modes when the store cannot. A nil Failover decides nothing.
@@ -42,7 +42,7 @@ type Failover struct {
 	mode      limiter.FailureMode
 	open      func() limiter.CounterStore
 	began     time.Time
-	counted   atomic.Int64                                 // time of the last local decision, since began
+	counted   atomic.Int64                                 // time of the last local decision, measured from began
 	local     atomic.Pointer[limiter.CounterStore]         // local store of the current outage, or nil
 	decisions [limiter.FailureLocal + 1]prometheus.Counter // decided hits by failure mode
 	Requests  atomic.Uint64                                // number of requests that Failover decided
@@ -146,8 +146,8 @@ func (f *Failover) undecidable(hits []limiter.Hit) bool {
 }
 
 // decide decides a request that failure mode error does not leave undecided. For the local store,
-// it replaces limits with another failure mode than local by limits that admit or deny everything,
-// so that all limits take part in one decision.
+// it replaces each limit whose failure mode is not local with a limit that admits or denies
+// everything, so that all limits take part in one decision.
 func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	questions := make([]limiter.Hit, len(hits))
 	anyLocal := false
@@ -192,8 +192,8 @@ func known(name string, amount uint64) *limiter.Limit {
 const retryAfter = time.Second
 
 // assume returns the decision of a hit that is not counted: as for a full counter if over is true,
-// and otherwise as for an unused counter. If the request is admitted, the hit counts as charged, so
-// that metrics count its units as admitted.
+// and otherwise as for an unused counter. If the request is admitted, the hit is reported as
+// charged, so metrics count its units as admitted.
 func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
 	size := int64(h.Limit.Size())
 	switch {

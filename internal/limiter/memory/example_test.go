@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// One client may ask twice a minute.
+// Each client may send two requests a minute.
 func ExampleStore_Decide() {
 	limit := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
 	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, 0) }})

@@ -20,8 +20,8 @@ func (f *fixture) hold(l *limiter.Limit, key string, n uint64, refund bool) limi
 	return f.decide(limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: name, Refund: refund})
 }
 
-// Clients can send any number of names. Names without a hold take no memory, and holds count as
-// counters do.
+// Clients can send any number of names. Names without a hold take no memory, and each hold counts
+// as a counter.
 func TestHoldsAreBounded(t *testing.T) {
 	f := newFixture(t, 1000)
 	three, many := atOnce(3), atOnce(1_000_000)

@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// shard has a part of the counters under one lock.
+// shard is a part of the counters, guarded by one lock.
 type shard struct {
 	mu sync.Mutex
 	counters
@@ -22,10 +22,10 @@ type shard struct {
 type counters struct {
 	seed     maphash.Seed
 	max      int
-	index    map[uint32]uint32    // by hash, the first counter of a chain that counter.next links
+	index    map[uint32]uint32    // by hash, the first of the counters with this hash, linked by counter.next
 	blocks   []*[perBlock]counter // counters by number; number 0 is unused
 	made     uint32               // the next new number; all smaller numbers are used or free
-	free     uint32               // first of a chain of free numbers that counter.next links, or 0
+	free     uint32               // first of the free numbers, linked by counter.next, or 0
 	order    []uint32             // heap of counters by expiry, the soonest first
 	keys     []byte               // keys of all counters, with gaps where counters were dropped
 	live     int                  // length of keys without the gaps
@@ -97,8 +97,8 @@ func (s *counters) add(hash uint32, key []byte) (n uint32) {
 	return n
 }
 
-// pack copies the keys, without gaps, into new memory. more is the number of bytes for which the
-// new memory has room after the keys, besides a reserve of a quarter.
+// pack copies the keys, without gaps, into new memory, which also has room for the number of bytes
+// in more, and for a quarter of the total as a reserve.
 func (s *counters) pack(more int) {
 	packed := make([]byte, 0, (s.live+more)*5/4)
 	for n := uint32(1); n < s.made; n++ {
@@ -150,7 +150,7 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 // someUses is the approximate size of empty Uses, in counters. Each hold adds 1.
 const someUses = 4
 
-// usesOf returns the uses of counter n, the counter of h. It makes missing uses.
+// usesOf returns the uses of counter n, the counter of h. It creates the uses if there are none.
 func (s *counters) usesOf(n uint32, h *limiter.Hit) limiter.Uses {
 	if s.uses[n] == nil {
 		s.uses[n] = &uses{Uses: h.NewUses()}
@@ -184,8 +184,8 @@ func (s *counters) drop(n uint32) {
 	c.next, c.position, s.free = s.free, dropped, n
 }
 
-// clear drops expired counters, but not more than the number most, and frees memory if few counters
-// are left. After a call of clear, earlier numbers of counters are invalid.
+// clear drops expired counters, up to the number in most, and frees memory if few counters are
+// left. A call of clear invalidates the numbers of all counters.
 func (s *counters) clear(now int64, most int) {
 	for ; most > 0 && len(s.order) > 0 && s.at(s.order[0]).expiry <= now; most-- {
 		s.drop(s.order[0])
@@ -196,7 +196,7 @@ func (s *counters) clear(now int64, most int) {
 	old := *s
 	*s = newCounters(old.seed, old.max)
 	s.usesSize = old.usesSize
-	for i, n := range old.order { // the same order is a heap again
+	for i, n := range old.order { // in the same order, which remains a heap
 		c := old.at(n)
 		key := old.keyOf(c)
 		m := s.add(inShard(maphash.Bytes(s.seed, key)), key)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A shard finds exactly the counters that it keeps, in the order of expiry, after any sequence
-// of add, keep, drop and clear, also for keys with equal hashes.
+// A shard finds exactly the counters that it keeps, in the order of expiry, after any sequence of
+// add, keep, drop and clear, even for keys with equal hashes.
 func TestShardAgainstMap(t *testing.T) {
 	seed, random := maphash.MakeSeed(), rand.New(rand.NewPCG(rand.Uint64(), 0))
 	var keys []string

@@ -15,8 +15,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// DefaultMaxCounters is the default of Options.MaxCounters. A counter takes about 80 bytes and
-// its key, so that a million counters with keys of 30 to 70 bytes take 110 to 160 MB.
+// DefaultMaxCounters is the default of Options.MaxCounters. A counter takes about 80 bytes and its
+// key, so a million counters with keys of 30 to 70 bytes take 110 to 160 MB.
 const DefaultMaxCounters = 1_000_000
 
 // Options configure a Store. The zero value works.
@@ -26,8 +26,8 @@ type Options struct {
 	//
 	// When the store is full, a new counter evicts the counter that expires soonest. If the evicted
 	// counter has not expired, its limit starts again from zero, and weir_memory_evictions_total
-	// counts the eviction. Each shard has an equal part of the bound and evicts on its own, so that
-	// the first evictions occur a few percent below MaxCounters.
+	// counts the eviction. Each shard has an equal part of the bound and evicts on its own, so the
+	// first evictions occur a few percent below MaxCounters.
 	MaxCounters int
 	// Now is the clock. If nil, the store reads the machine's clock once and adds elapsed time,
 	// so that steps of that clock neither admit nor deny anything.
@@ -132,8 +132,8 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	}
 	limiter.Describe(hits, after, now, out) // outside the locks
 
-	// Clear a random shard as well, unless it is busy, so that even traffic on few keys clears all
-	// shards.
+	// Clear a random shard as well, unless it is busy, so that all shards are cleared even if
+	// traffic touches only a few keys.
 	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // guessing the shard gains nothing
 		other.clear(now, clearedPerHit*len(hits))
 		other.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 // count calls limiter.Count under the locks of the touched shards. It returns the time of the
 // decision. Its error comes from limiter.Left.
 func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations, records []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
-	// All requests lock shards in ascending order, so that there is no deadlock.
+	// All requests lock shards in ascending order to avoid deadlocks.
 	for rest := touched; rest != 0; rest &= rest - 1 {
 		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
 	}
@@ -159,7 +159,7 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	// The time is read under the locks, so that times on a counter never go backwards.
 	now = s.now().UnixMicro()
 
-	// Every hit gets a counter. New counters that stay unused are removed, and evict nothing.
+	// Every hit gets a counter. New counters that stay unused are removed again, and evict nothing.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
 	var kept []limiter.Kept

@@ -216,8 +216,8 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 5)
 }
 
-// A used-up limit starts again only after as many other values as the store has counters, if
-// these expire no sooner, as docs/operations.md says.
+// As docs/operations.md says, a used-up limit is forgotten only after requests with as many other
+// values as the store keeps counters, if those counters expire no sooner.
 func TestWhatAResetCosts(t *testing.T) {
 	const kept = 10_000
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket} {
@@ -308,8 +308,8 @@ func TestNoAllocationOnExistingCounters(t *testing.T) {
 	}
 }
 
-// A request of many hits is decided in time proportional to them, on existing or new counters,
-// on one counter or on many.
+// A request of many hits is decided in time proportional to their number, on existing or new
+// counters, on one counter or on many.
 func TestManyHitsInTime(t *testing.T) {
 	for _, limit := range []*limiter.Limit{none, perDay} {
 		for _, counters := range []int{1, 100, 10_000} {
@@ -327,7 +327,7 @@ func TestManyHitsInTime(t *testing.T) {
 	}
 }
 
-// Without Options.Now, a store uses the time that passes.
+// Without Options.Now, the store's clock advances with elapsed time.
 func TestTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{TB: t, Store: New(Options{})}

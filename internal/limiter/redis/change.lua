@@ -1,15 +1,15 @@
 -- Changes texts of one part of the entries that servers share.
 -- KEYS[1]  hash with the texts by ID. Its field "." is missing if Redis lost the part or never had it. The
---          field is "yes" or, if the last change set lost texts again, the time of the change in ms.
+-- field is "yes" or, if the last change restored lost texts, the time of the change in ms.
 -- KEYS[2]  list of the last changes, newest first, each a token of 8 bytes and an ID
 -- ARGV[1]  the newest change that the caller has read; if it is not the newest in Redis, nothing happens
 -- ARGV[2]  the token of these changes
--- ARGV[3]  1 to set texts again that Redis has lost. Then a text replaces only an older one, and for 2 s
---          calls without 1 change nothing, so that each server can set its texts again. A text that Redis
+-- ARGV[3]  1 to restore texts that Redis has lost. Then a text replaces only an older one, and for 2 s
+-- calls without 1 change nothing, so that each server can restore its texts. A text that Redis
 --          did not have is not listed, because a list full of such texts would hide the loss from other
 --          servers. They notice the text by the number of texts.
--- ARGV     then different IDs, each followed by its text, or by "" to remove the text
--- Returns the newest change or, if nothing happened, "behind" (see ARGV[1]) or "wait" (see ARGV[3]).
+-- ARGV     then distinct IDs, each followed by its text, or by "" to remove the text Returns the newest change or, if
+-- nothing happened, "behind" (see ARGV[1]) or "wait" (see ARGV[3]).
 local newest = redis.call("LRANGE", KEYS[2], 0, 0)[1] or ""
 if newest ~= ARGV[1] then return "behind" end
 

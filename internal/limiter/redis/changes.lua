@@ -5,7 +5,7 @@
 -- changes that the caller has not read, newest first; their texts; and 1. If the list does not have
 -- ARGV[1], or may have lost its oldest changes, returns the number, the whole list, no texts and 0.
 local new, found = {}, ARGV[1] == ""
-local step = 64 -- a server that reads often lacks only few changes
+local step = 64 -- a server that reads often has missed only a few changes
 for from = 0, 4095, step do
   local some = redis.call("LRANGE", KEYS[2], from, from + step - 1)
   for _, change in ipairs(some) do

@@ -23,7 +23,7 @@ type cluster struct {
 	nodes []*testenv.Redis
 }
 
-// startCluster starts a cluster. Its timeout is long, so that a busy node does not count as dead.
+// startCluster starts a cluster. Its timeout is long, so that a busy node is not considered dead.
 func startCluster(t testing.TB, replicas int, args ...string) *cluster {
 	t.Helper()
 	nodes := testenv.RedisCluster(t, 3, replicas, append([]string{"--cluster-node-timeout", "30000"}, args...)...)

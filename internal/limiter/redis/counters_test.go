@@ -12,7 +12,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// A server that resets counters forgets their denials at once. Other servers forget them when
+// A server that resets counters forgets their denials immediately. Other servers forget them when
 // they are told of the reset.
 func TestResetEndsRememberedDenials(t *testing.T) {
 	f := newMemoryFixture(t)

@@ -66,7 +66,7 @@ type part struct {
 	hits     []limiter.Hit      // a slice of crossSlot.hits
 	out      []limiter.Decision // a slice of crossSlot.out
 	states   []limiter.State    // for each hit, the state of its counter
-	vetoed   bool               // denied by one of its own limits, so that it has no charges to release
+	vetoed   bool               // denied by one of its own limits, so it has no charges to release
 	releases []wire.Release
 	err      error
 }

@@ -21,7 +21,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// pair is a store on two Redis, with a clock that moves only by forward.
+// pair is a store on two Redis instances, with a clock that moves only by forward.
 type pair struct {
 	*Store
 	first, second *miniredis.Miniredis
@@ -39,13 +39,13 @@ func newPair(t *testing.T) *pair {
 func (p *pair) now() time.Time          { return time.UnixMicro(p.micros.Load()) }
 func (p *pair) forward(d time.Duration) { p.micros.Add(d.Microseconds()) }
 
-// perSeconds returns a limit of the second Redis. Its window lasts longer than any test.
+// perSeconds returns a limit whose counters are in the second Redis. Its window lasts longer than any test.
 func perSeconds(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 }
 
 // TestCrossSlotIsDecidedAsByTheModel sends random requests one after the other. Decisions that
-// involve both Redis must equal the decisions of a single store.
+// involve both instances must equal the decisions of a single store.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
 	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now}

@@ -97,7 +97,7 @@ func newHistory(t *testing.T, addr string) *history {
 	return h
 }
 
-// pass advances the clock, leaves it, or sets it back. After it, no state may expire within the
+// pass advances the clock, leaves it, or sets it back. Afterwards, no state may expire within the
 // next seconds, because Redis would forget the state although the test's clock stands still.
 func (h *history) pass() {
 	switch n := h.IntN(100); {

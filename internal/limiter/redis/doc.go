@@ -8,9 +8,9 @@
 // connects to a Redis and sends commands, wire writes requests as arguments of the script and
 // reads its replies, queue makes the calls, and this package is the store.
 //
-// Redis provides the time, so that the clocks of servers need not agree. A counter expires when
-// its charges no longer count. A stored value that is not the state of a counter counts as unused
-// and is replaced. Redis must be of version 6.0 or later, and not a replica.
+// Redis provides the time, so the clocks of servers need not agree. A counter expires when its
+// charges no longer count. A stored value that is not the state of a counter is treated as an
+// unused counter and replaced. Redis must be version 6.0 or later, and not a replica.
 //
 // A call that Redis may have executed is never repeated, since a repetition could charge twice. So
 // a request in flight when a connection breaks fails, and may have been charged.

@@ -17,7 +17,7 @@ var (
 )
 
 // versionScript sets the version: 8 bytes that stay until Redis loses its data, then a token. Redis lets
-// the script write even if Redis is out of memory, because DEL goes first.
+// the script write even if Redis is out of memory, because its first write is DEL.
 const versionScript = `
 local old = redis.call("MGET", KEYS[1])[1] or ARGV[1]
 redis.call("DEL", KEYS[1])
@@ -46,9 +46,10 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// Change sets texts, pairs of an ID and a text, in a part, and removes entries whose new text is empty, all
-// at once. It returns the newest change or, if it did nothing, "behind" or "wait". See change.lua for these
-// texts, and for newest, token and again. Change works even if Redis is out of memory.
+// Change changes entries of a part in one atomic step. texts are pairs of an ID and its new text; an empty
+// text removes the entry. Change returns the newest change or, if it did nothing, "behind" or "wait". See
+// change.lua for these results, and for parameters newest, token and again. Change works even if Redis is out
+// of memory.
 func (s *Shared) Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -84,7 +85,7 @@ func (s *Shared) Changes(ctx context.Context, part int, newest string) (size int
 }
 
 // Scan calls yield with each text of a part, which it reads in pages, so that Redis is not blocked. Texts
-// that change during the scan may be old or missing. A text may be yielded twice.
+// that change during the scan may be outdated or missing. A text may be yielded twice.
 func (s *Shared) Scan(ctx context.Context, part int, yield func(id, text string)) error {
 	for cursor := uint64(0); ; {
 		page, cancel := context.WithTimeout(ctx, s.client.Timeout())

@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// faulty has the Redis of a test, or the nodes of its cluster. Faults affect the last of them.
+// faulty is the Redis of a test, or the nodes of its cluster. Faults affect the last of its servers.
 type faulty struct {
 	servers []*testenv.Redis
 	admins  []*redis.Client // a client of each server

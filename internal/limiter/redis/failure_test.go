@@ -78,7 +78,7 @@ func silent(t *testing.T) string {
 }
 
 // TestWhatRedisSaysLastIsTold has a peer that sends an error before it closes the connection,
-// either at once or after the first byte of a command.
+// either immediately or after the first byte of a command.
 func TestWhatRedisSaysLastIsTold(t *testing.T) {
 	for _, c := range []struct{ name, says, want string }{
 		{"protected mode", "-DENIED Redis is running in protected mode because protected mode is enabled.", "DENIED Redis is running in protected mode because"},

@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// changing returns a Server whose latest version is now.
+// changing returns a Server whose Latest returns *now.
 func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
 	now = new(atomic.Pointer[Server])
 	now.Store(&first)

@@ -93,7 +93,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// startFuzzing adds seeds to f, and starts a Redis and a store whose clock is now.
+// startFuzzing adds seeds to f, and starts a Redis and a store whose clock returns *now.
 func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	f.Helper()
 	f.Add([]byte(nil))
@@ -132,7 +132,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, model *storet
 	return c
 }
 
-// input makes requests of bytes. After the last byte, it reads zeros.
+// input turns bytes into requests. After the last byte, it reads zeros.
 type input struct{ data []byte }
 
 func (in *input) byte() byte {

@@ -207,7 +207,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	}
 }
 
-// serveFake replies with a text to the command to, or to the script if to is empty. It replies
+// serveFake sends reply to the command that to names, or to the script if to is empty. It replies
 // to other commands as Redis does, and as a sentinel whose primary is at addr.
 func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	defer conn.Close()

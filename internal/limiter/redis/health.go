@@ -177,9 +177,9 @@ func (h *health) ping(ctx context.Context) error {
 // window begins with the first charge, so that the second charge falls into the same window.
 var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
 
-// probeCounter charges a counter twice, as requests do: a new counter and an existing one. Then it
-// refunds both charges. This runs every command of the script, except INCRBY, which the script can
-// do without, and those for holds and logs. The second charge uses EVAL, the others EVALSHA.
+// probeCounter charges a counter twice, as requests do, first as a new counter and then as an existing one.
+// Then it refunds both charges. This runs every command of the script, except INCRBY, which the script can do
+// without, and the commands for holds and logs. The second charge uses EVAL, the others EVALSHA.
 func (h *health) probeCounter(ctx context.Context, key string) error {
 	for i, hit := range []limiter.Hit{{Cost: 1}, {Cost: 1}, {Cost: 2, Refund: true}} {
 		hit.Limit, hit.Key = probeLimit, []byte(key)

@@ -110,7 +110,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	}
 }
 
-// An outage is logged at once and then once a minute. Its end is logged only if the outage was.
+// An outage is logged immediately and then once a minute. Its end is logged only if the outage was logged.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 	const fails = `WARN "redis is failing, failure modes apply" kind=timeout err="no answer: context deadline exceeded" `

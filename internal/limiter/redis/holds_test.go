@@ -61,7 +61,7 @@ func TestForeignValuesOfHolds(t *testing.T) {
 	}
 }
 
-// So does a value that is not a log.
+// A value that is not a log counts as unused, and the first unit replaces it.
 func TestForeignValuesOfLogs(t *testing.T) {
 	now := time.Now()
 	s := newFixture(t, Options{Now: func() time.Time { return now }})

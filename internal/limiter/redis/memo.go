@@ -9,23 +9,23 @@ import (
 	"weir/internal/limiter/redis/queue"
 )
 
-// memo remembers the counters of requests that Redis denied, so that a used-up counter costs no
-// call while the denial applies, for at most memoAge. Redis would give the same answers, because
-// other servers only make a counter fuller and a denied request charges nothing. Answers may
-// differ for at most memoAge after another server refunded units or deleted a counter. Refunds
-// of this server take effect at once.
+// memo remembers the counters of requests that Redis denied, so a used-up counter costs no call
+// while the denial applies, for at most memoAge. Redis would give the same answers, because other
+// servers only make a counter fuller and a denied request charges nothing. Answers may differ for
+// at most memoAge after another server refunded units or deleted a counter. Refunds of this server
+// take effect immediately.
 //
-// It remembers states of counters, not denials: a request is denied if limiter.Decide denies it
-// by the remembered states, so that a raised limit applies at once. The decisions on its other
-// counters show the last known states. A counter that this server has not seen recently shows as
-// unused, so that a client over its limit cannot reach Redis by varying another value. A request
-// that would begin or shorten a ban goes to Redis.
+// It remembers states of counters, not denials: a request is denied if limiter.Decide denies it by
+// the remembered states, so a raised limit applies immediately. The decisions on its other counters
+// show the last known states. A counter that this server has not seen recently shows as unused, so
+// that a client over its limit cannot reach Redis by varying another value. A request that would
+// begin or shorten a ban goes to Redis.
 type memo struct {
 	now     func() time.Time
 	start   time.Time             // origin of the other times, earlier than all of them
 	calls   atomic.Int64          // number of the last call or reset
 	newest  atomic.Int64          // start of the last call that denied a request, in nanoseconds after start, 0 if there was none
-	since   atomic.Int64          // number of the first call after the last reset; states of earlier calls do not count
+	since   atomic.Int64          // number of the first call after the last reset; states of earlier calls are ignored
 	seen    *limiter.Recent[seen] // nil to remember nothing
 	charged bool                  // see Options.DenyCharged
 }
@@ -168,9 +168,9 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 }
 
 // note remembers the states of the counters of a request, or of a part of a request, after its
-// call. Requests may reach note in another order than Redis decided them. After note, the
-// counters of a denied request may deny. Counters with uses are not remembered, because
-// any server may release a hold, and a state does not say when each use of a log leaves.
+// call. Requests may reach note in another order than Redis decided them. After note, the counters
+// of a denied request may deny. Counters with uses are not remembered, because any server may
+// release a hold, and a state does not tell when each use of a log expires.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if m.seen == nil {
 		return

@@ -16,9 +16,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// checked is a store with a memory of denials. It repeats each request that the memory denies on
-// a store without memory, which is possible because denied requests take nothing, and returns
-// that decision.
+// checked is a store with a memory of denials. If the memory denies a request, checked repeats the
+// request on a store without memory and returns the decision of that store. This is possible
+// because denied requests take nothing.
 type checked struct {
 	*testing.T
 	store, plain limiter.CounterStore
@@ -26,12 +26,12 @@ type checked struct {
 	remembered   atomic.Int64 // denials from memory
 }
 
-// openChecked opens a store with a memory, and a store that fills this memory but does not deny
-// by it, so that the memory has the replies to both stores even after a step of the clock.
+// openChecked opens a store with a memory, and a store that fills this memory but does not use it,
+// so the memory has the replies to both stores even after a step of the clock.
 func openChecked(t *testing.T, o Options) *checked {
 	plain := open(t, o)
-	// The memory is so large that no counter replaces another. With 1 MiB, in one of a hundred
-	// runs, five of the 500 counters would share a set of limiter.Recent.
+	// The memory is so large that no counter replaces another. With 1 MiB, in one run of a hundred,
+	// five of the 500 counters would share a set of limiter.Recent.
 	o.DenyMemory = 8 << 20
 	store := open(t, o)
 	for _, b := range plain.backends {

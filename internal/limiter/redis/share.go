@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// shareScript is sent as text: Redis may have lost a loaded script, and one ask is for many Envoys.
+// shareScript is sent as text, because Redis may have lost a loaded script, and one call serves many Envoys.
 //
 //go:embed share.lua
 var shareScript string

@@ -33,7 +33,7 @@ func (s *Shared) Close() error { return s.client.Close() }
 
 func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, "", name) }
 
-// ReportsWanted reports whether the time for which Reports last asked for reports has not passed.
+// ReportsWanted reports whether servers should report now, because Reports has asked them to.
 func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -64,8 +64,8 @@ func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts
 	return s.stored(ctx, "present", "state:")
 }
 
-// store stores a text of a server for the duration lasts, at a key that begins with kind. The hash at
-// the key names has the names of all servers with such texts.
+// store stores a text of a server for the duration lasts, at a key that begins with kind. It also
+// adds the server to a hash of all servers with such texts. Parameter names is the key of the hash.
 func (s *Shared) store(ctx context.Context, names, kind, server string, text []byte, lasts time.Duration) error {
 	p := s.client.Current().Pipeline()
 	p.Set(ctx, s.key(kind+server), text, lasts)
@@ -84,7 +84,8 @@ func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]
 	return s.stored(ctx, "servers", "report:")
 }
 
-// stored returns the texts of a kind by server name, and removes servers without a text from names, a hash.
+// stored returns the texts of a kind by server name, and removes servers without a text from the hash of
+// servers. See store.
 func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]string, error) {
 	c, texts := s.client.Current(), map[string]string{}
 	known, err := c.HGetAll(ctx, s.key(names)).Result()
@@ -115,8 +116,8 @@ func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]str
 	return texts, s.failed(err)
 }
 
-// Mark sets the mark name to text for the duration lasts, and returns "". If the mark exists and replace
-// is false, Mark returns the existing text, or "expired" if the mark expires during the call.
+// Mark sets the named mark to text for the duration lasts, and returns "". If the mark exists and
+// replace is false, Mark returns the existing text, or "expired" if the mark expires during the call.
 func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()

@@ -124,8 +124,8 @@ func testSharedEntries(t *testing.T, o Server) {
 	}
 }
 
-// TestSharedChangesAreBounded makes more changes than a list keeps. Who has read the first ones gets
-// them in parts until they are cut off.
+// TestSharedChangesAreBounded makes more changes than a list keeps. A caller that has read none gets
+// the oldest ones first, until the list may have lost some.
 func TestSharedChangesAreBounded(t *testing.T) {
 	s, newest := openShared(t, at(testenv.RedisServer(t).Addr()), ""), ""
 	for i := range 41 {

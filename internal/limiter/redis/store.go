@@ -22,19 +22,19 @@ type Server = conn.Server
 // Type is a kind of Redis deployment.
 type Type = conn.Type
 
-// Options are the properties of a store.
+// Options configure a Store.
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
 	// PerSecond, if not nil, is a second Redis, for limits with unit second.
 	PerSecond *Server
-	// Wait is the time that a caller without a deadline waits, or the Timeout of the Redis if
-	// that is shorter. If Wait is 0, it means 100 milliseconds.
+	// Wait is how long a caller without a deadline waits, but at most the Timeout of the Redis. 0
+	// means 100 milliseconds.
 	Wait time.Duration
 	// KeyPrefix is the prefix of all keys. A user of Redis may be restricted to these keys.
 	KeyPrefix string
-	// DenyMemory is the approximate memory in bytes for remembered used-up counters, which deny
-	// for a second without a call. Half of this size is added for other counters. 0 disables both.
+	// DenyMemory is the approximate memory in bytes for remembered used-up counters, which deny for a second
+	// without a call. Half as much again is used for other counters. 0 disables both.
 	DenyMemory int
 	// DenyCharged makes remembered counters also decide hits that are always charged, if their
 	// fixed window is used up. Redis then does not count these hits, as in envoyproxy/ratelimit.
@@ -188,8 +188,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// State returns the state of the main Redis as of its last call or, if any deployment is failing,
-// the state of the first that is.
+// State returns the state of the first deployment that is failing or, if none is, the state of the
+// main Redis as of its last call.
 func (s *Store) State() State {
 	for _, b := range s.backends {
 		if state := b.health.current(); !state.FailingSince.IsZero() {
@@ -207,7 +207,7 @@ func (s *Store) Names() (names []string) {
 	return names
 }
 
-// Refused returns the reasons for which Redis rejects a changed URL, user or password, or nil.
+// Refused returns the reasons why Redis rejects a changed URL, user or password, or nil.
 func (s *Store) Refused() error {
 	var errs []error
 	for _, b := range s.backends {

@@ -30,7 +30,7 @@ func TestStoreOnRedis(t *testing.T) {
 	}
 }
 
-// A request may have any number of counters, even more than Lua can unpack at once, such as 100
+// A request may have any number of counters, even more than Lua can unpack in one call, such as 100
 // descriptors with 81 limits each.
 func TestRequestsOfAnySize(t *testing.T) {
 	s := newFixture(t, Options{})

@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestTimeoutOfACaller waits for a call that never ends, on the clock of a bubble.
+// TestTimeoutOfACaller waits for a call that never ends, on the clock of synctest.
 func TestTimeoutOfACaller(t *testing.T) {
 	for _, c := range []struct {
 		timeout, deadline, want time.Duration // timeout of Redis, deadline of the caller, 0 for none

@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Cou
 
 // RunApart checks a store that keeps the counters of one request in several parts. Concurrent
 // requests may see partial charges of each other, but in the end denied requests leave nothing
-// behind. RunApart runs no random histories, in which the amounts of limits change, because then it
+// behind. RunApart runs no random histories: the amounts of limits change in them, and then it
 // makes a difference whether a denied request rolls a bucket.
 func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()

@@ -26,7 +26,7 @@ var (
 	three = enforced(3)
 	// banning bans clients that exceed three per minute.
 	banning = Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, DenyFor: ban})
-	// two admits two holds at once, each for at most a minute.
+	// two admits two holds at the same time, each for at most a minute.
 	two = Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute, Algorithm: limiter.Concurrency})
 )
 
@@ -52,7 +52,7 @@ func name(n uint64) []byte {
 }
 
 // reservation returns the key of record n of a counter, in the counter's hash slot. The keys of
-// counters in tests have no hash tag, so that the full key becomes the tag.
+// counters in tests have no hash tag, so the full key becomes the tag.
 func reservation(key string, n uint64) []byte {
 	return limiter.AppendReservation([]byte("{"+key+"}"), name(n))
 }

@@ -43,14 +43,14 @@ type Server struct {
 	// PoolSize limits the connections to each node of a cluster; 0 means 10.
 	PoolSize int
 	// Timeout limits a call. It also limits the time to connect; connecting continues in the
-	// background if the call gives up first. 0 means a second. A call on a dead connection delays
+	// background if the call gives up first. 0 means one second. A call on a dead connection delays
 	// all requests until Timeout passes.
 	Timeout time.Duration
 	// Latest, if not nil, returns the Server with its current address, users and passwords. The
 	// other fields must not change.
 	Latest func() Server
-	// Renew is called after Redis refused a login. It reads the sources of Latest again, so that
-	// Latest returns current values. It must return when ctx is done, and be set if Latest is.
+	// Renew is called after Redis refused a login. It reads the sources of Latest again, so that Latest
+	// returns current values. It must return when ctx is done, and must be set if Latest is set.
 	Renew func(ctx context.Context)
 }
 
@@ -215,7 +215,7 @@ func (c *Client) Failed(err error) error {
 	return c.clean(err)
 }
 
-// Close closes all connections. Calls in flight fail at once.
+// Close closes all connections. Calls in flight fail immediately.
 func (c *Client) Close() error {
 	c.stop()
 	c.running.Wait()

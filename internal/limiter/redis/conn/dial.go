@@ -16,7 +16,7 @@ import (
 // dialer opens connections for go-redis.
 //
 // Instead of an error, dial returns a connection that fails with that error. go-redis counts dial
-// errors over the life of its pool. Once there are as many errors as the pool may have connections,
+// errors over the life of its pool. Once their number reaches the maximum size of the pool,
 // go-redis does not dial for a second after each error, even if Redis is available again.
 type dialer struct {
 	network string             // tcp or unix

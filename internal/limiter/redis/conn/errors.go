@@ -76,7 +76,7 @@ func classifyReply(err redis.Error) Kind {
 	case strings.Contains(text, noCluster):
 		return KindCluster
 	case strings.Contains(text, "The user executing the script can't"), strings.Contains(text, "ACL failure in script"):
-		return KindAuth // a forbidden command or key in a script: the text before Redis 7.0, and since
+		return KindAuth // a forbidden command or key in a script, with the texts before and since Redis 7.0
 	}
 	return KindOther
 }
@@ -86,7 +86,7 @@ func Answered(err error) bool {
 	return err == nil || !slices.Contains([]Kind{KindTimeout, KindConnection}, Classify(err))
 }
 
-// isRefused reports whether err is a refused login, so that Redis has executed nothing.
+// isRefused reports whether err is a refused login, after which Redis has executed nothing.
 func isRefused(err error) bool {
 	return err != nil && (redis.IsAuthError(err) || strings.Contains(err.Error(), "failed to authenticate"))
 }
@@ -101,7 +101,7 @@ func (e cleanError) Error() string { return e.text }
 
 func (e cleanError) Unwrap() error { return e.error }
 
-// plainly replaces phrases of go-redis about sentinels.
+// plainly replaces phrases of go-redis about sentinels with plain ones.
 var plainly = strings.NewReplacer(
 	"redis: all sentinels specified in configuration are unreachable", "asking the sentinels for the primary",
 	"redis: nil", "the sentinels know no primary of this name")

@@ -18,7 +18,7 @@ import (
 const (
 	followEvery = time.Second            // interval of checks for a change
 	firstPause  = 5 * time.Millisecond   // first pause before a refused call is repeated
-	lastPause   = 100 * time.Millisecond // longest such pause
+	lastPause   = 100 * time.Millisecond // longest pause before a refused call is repeated
 )
 
 // follow checks for a change every followEvery until ctx is done. It logs accepted changes, and
@@ -48,7 +48,7 @@ func (c *Client) follow(ctx context.Context) {
 	}
 }
 
-// Refused returns the reason for which Redis refuses the latest server, or nil.
+// Refused returns the reason why Redis refuses the latest server, or nil.
 func (c *Client) Refused() error {
 	if err := c.refused.Load(); err != nil {
 		return *err

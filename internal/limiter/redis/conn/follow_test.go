@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// changing returns a Server whose latest version is now.
+// changing returns a Server whose Latest returns *now.
 func changing(first Server) (s Server, now *atomic.Pointer[Server]) {
 	now = new(atomic.Pointer[Server])
 	now.Store(&first)

@@ -28,7 +28,7 @@ type Call struct {
 	Done   chan struct{} // closed when Reply or Err is set
 
 	slot     int          // in a cluster, the hash slot of all counters of the call
-	waiting  atomic.Int64 // number of requests whose callers have not left, plus uses of Queue.Release
+	waiting  atomic.Int64 // number of requests whose callers have not left, plus calls of Queue.Release
 	until    time.Time    // time at which the last caller leaves
 	deadline time.Time    // latest start of the call; a call that starts later is too late for all callers
 	required bool         // the call has releases, or hits that must be written even if no caller waits

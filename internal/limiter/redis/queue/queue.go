@@ -141,8 +141,8 @@ func (q *Queue) trigger() {
 	}
 }
 
-// run makes calls, one at a time, until none waits. While the breaker is open, calls fail at
-// once.
+// run makes calls, one at a time, until none waits. While the breaker is open, calls fail
+// immediately.
 func (q *Queue) run() {
 	for {
 		// Let goroutines that have not run yet add requests that have arrived: this saves a

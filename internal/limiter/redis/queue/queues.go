@@ -31,7 +31,7 @@ type Queues struct {
 	working sync.WaitGroup // running queues, and work of callers; see Enter
 }
 
-// Options are the properties of Queues.
+// Options configure Queues.
 type Options struct {
 	Client     *conn.Client
 	Patience   time.Duration    // how long a caller without a deadline waits
@@ -39,10 +39,10 @@ type Options struct {
 	Local      func() time.Time // clock of this server
 	Metrics    *Metrics
 	Log        func() *slog.Logger                     // logger with the current address of Redis
-	Check      func() error                            // returns the error with which calls fail at once, or nil
+	Check      func() error                            // returns the error with which calls fail immediately, or nil
 	NextNumber func() int64                            // returns a number for a call, larger than all earlier numbers
 	Called     func(err error, patience time.Duration) // gets the error of each call, or nil, and the time limit of the call
-	Decided    func(*Call)                             // observes a done call before its callers do
+	Decided    func(*Call)                             // observes a completed call before its callers do
 }
 
 // New returns queues without requests.
@@ -121,7 +121,8 @@ func (q *Queues) Close() {
 // Idle waits until no call is waiting or in flight, and Exit was called for each Enter.
 func (q *Queues) Idle() { q.working.Wait() }
 
-// Stats returns hits and running of the fallback queue, and the number of primaries that have a queue.
+// Stats returns the fields hits and running of the fallback queue, and the number of primaries that have a
+// queue.
 func (q *Queues) Stats() (hits int, running bool, primaries int) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()

@@ -44,10 +44,10 @@ func (q *Queues) Wait(ctx context.Context, timeout time.Duration, done <-chan st
 	}
 }
 
-// WhenDecided returns at once, and calls finish when done is closed, for a request whose caller has
-// left. finish returns the error of the request. A request that was decided or too late counts as a
-// timeout, unless its caller canceled, perhaps after a short wait. WhenDecided does nothing if the
-// queues are closed.
+// WhenDecided is for a request whose caller has left. It returns immediately, and calls finish when
+// done is closed. finish returns the error of the request. A request that was decided or too late
+// is counted as a timeout, unless its caller canceled it, perhaps after a short wait. WhenDecided
+// does nothing if the queues are closed.
 func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish func() error) {
 	late := !errors.Is(ctx.Err(), context.Canceled)
 	if !q.Enter() {
@@ -63,8 +63,8 @@ func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish f
 	}()
 }
 
-// CountLate counts a request as rejected if its error err is that its call was too late for all
-// callers. err may be nil.
+// CountLate counts a request as rejected if err, the error of the request, means that its call was
+// too late for all callers. err may be nil.
 func (q *Queues) CountLate(err error) {
 	if errors.Is(err, errLate) {
 		q.options.Metrics.errors[kindQueueFull].Inc()

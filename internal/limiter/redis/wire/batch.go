@@ -55,7 +55,7 @@ type hit struct {
 // Release takes back the charge that a denied or failed request has left in one counter, as
 // limiter.Limit.GiveBack does.
 type Release struct {
-	Hit     limiter.Hit   // the first hit on the counter, with the cost of all hits on it; for a hold or a reservation, its hit
+	Hit     limiter.Hit   // the first hit on the counter, with the cost of all hits on it; for a hold or a reservation, its own hit
 	Charged limiter.State // state of the counter after the charge
 }
 

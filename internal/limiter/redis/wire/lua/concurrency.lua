@@ -1,5 +1,5 @@
--- Limits of requests in flight, as limiter/concurrency.go counts them. State: time of the count or the earlier time of the
--- newest hold, number of holds, 0. See holds.lua for the holds.
+-- Limits of requests in flight, as limiter/concurrency.go counts them. State: time of the count or, if earlier, of the
+-- newest hold; number of holds; 0. See holds.lua for the holds.
 -- Reads algorithms, fixed, now, EXACT.
 
 algorithms.concurrency = {

@@ -2,7 +2,7 @@
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
 -- ARGV[2]  after the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
---            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a group of quotas
+-- 1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a quota group
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
 --                     5 settle
 --            3 bytes  the number of its limit, from 1
@@ -119,7 +119,7 @@ local function release(hit, s)
   end
 end
 
--- Finds out whether a hit exceeds its limit. Writes the hit if it does not, or if it is always charged.
+-- Determines whether a hit exceeds its limit. Writes the hit if it does not, or if it is always charged.
 local function try_hit(hit, s)
   local i, limit, charge = hit.counter, hit.limit, hit.charge
   local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
@@ -207,7 +207,7 @@ local function decide(hits)
   if denied then
     deny(hits)
   end
-  local needed = nil -- or false, until a hit on a log is over
+  local needed = nil -- nil or false until a hit on a log is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     local s = states[i]

@@ -1,6 +1,6 @@
 -- Sliding logs, as limiter/slidinglog.go counts them. A log is stored as a list of the times of its units, oldest first. If
 -- the counter has a ban, the list begins with the negated end of the ban. State: the current time, units used, units of the
--- current time that are not stored yet. A unit leaves after a period; requests that write remove units that have left.
+-- current time that are not stored yet. A unit expires after a period; requests that write remove expired units.
 -- Reads algorithms, fixed, KEYS, call, pcall, tonumber, format, now, ceil, min, max, try, ask, EXACT, MOST. Sets logs,
 -- look_log, summed_up, write_log.
 
@@ -18,7 +18,7 @@ algorithms.sliding_log = {
   give = function(_, cost, used, new) return max(used - cost, 0), max(new - min(cost, used), 0) end,
 }
 
-local logs = {} -- by counter: the index in its list of the oldest unit that has not left, and the number of units from there
+local logs = {} -- by counter: the index in its list of the oldest unit that has not expired, and the number of units from there
 
 -- Returns the stored time of unit n of a counter, counted from 0.
 local function time_of(i, n)
@@ -33,7 +33,7 @@ local function units_before(i, time)
   if high > 0 and time_of(i, high - 1) < time then
     return high
   end
-  while low < high do -- mostly the first unit is not before the time
+  while low < high do -- usually, not even the first unit is before the time
     local middle = low == 0 and time_of(i, 0) >= time and 0 or math.floor((low + high) / 2)
     if time_of(i, middle) < time then
       low = middle + 1
@@ -55,13 +55,13 @@ local function push(key, units)
   end
 end
 
--- A key expires when its newest unit has left and its ban has ended, or later after a refund.
+-- A key expires when its newest unit has expired and its ban has ended, or later after a refund.
 local function expire(key, limit, banned)
   try("PEXPIRE", key, ceil(max(limit.period, (banned or 0) - now) / 1000))
 end
 
 -- Returns the state of a counter and its ban. A value that is not a list counts as unused and is removed. Units from the
--- future, as after a clock that stepped back, become units of the current time.
+-- future, as after the clock stepped back, become units of the current time.
 local function look_log(i, limit)
   local key = KEYS[i]
   local log = { first = 0, units = ask("LLEN", key) or 0 }

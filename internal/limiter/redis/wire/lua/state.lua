@@ -17,8 +17,8 @@ local algorithms = {}
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact, below which all integers are exact
 
--- Returns n * time / period as whole units and a rest, for times in microseconds. The rest is in parts: a unit has period
--- parts, but the rest may have more. There are two products, because a single product would not be exact.
+-- Returns n * time / period as whole units and a rest, for times in microseconds. The rest is in parts, period of which make
+-- a unit, and may be more than a unit. There are two products, because a single product would not be exact.
 local function share(n, time, period)
   local micros, seconds = fmod(time, SECOND), period / SECOND
   local product = n * ((time - micros) / SECOND)
@@ -59,8 +59,8 @@ local function state_text(at, used, prev, banned) -- by format, because tostring
   return format("%d %d", at, used)
 end
 
--- Returns the milliseconds until a state expires. An unused state gets the shortest expiry, because DEL needs one more
--- permission.
+-- Returns the milliseconds until a state expires. An unused state gets the shortest expiry instead of DEL, which would need
+-- one more permission.
 local function expiry(limit, at, used, prev, banned)
   local left = (used > 0 or prev > 0) and limit.algorithm.left(limit, at, used, prev) or 0
   return max(ceil(max(left, (banned or 0) - now) / 1000), 1)

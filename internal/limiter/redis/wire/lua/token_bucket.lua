@@ -2,7 +2,7 @@
 -- unit. A unit has as many parts as the period has microseconds.
 -- Reads algorithms, share, now, fmod, ceil, SECOND, EXACT.
 
--- Returns a level of at most the brim. A level may be above the brim after the amount or the burst was lowered.
+-- Limits a level to the brim. A level may be above the brim after the amount or the burst was lowered.
 local function clamp(limit, used, prev)
   if used >= limit.brim then
     return limit.brim, 0
@@ -16,7 +16,7 @@ local function drain_time(limit, used, prev)
   return (product - rest) / limit.drain * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
--- Subtracts units and parts of one more unit from a level, down to 0.
+-- Subtracts units and parts of one more unit from a level, but not below 0.
 local function minus(limit, used, prev, units, parts)
   used, prev = used - units, prev - parts
   if prev < 0 then
