@@ -9,7 +9,7 @@ import "container/list"
 //
 // State: At is the time at which the holds were counted, or the time at which the newest hold was
 // taken, in microseconds since the epoch; Used is the number of holds. All states that are rolled
-// to one time have the same At, so window.giveBack never refuses to reverse a charge.
+// to the same time have the same At, so window.giveBack never refuses to reverse a charge.
 type concurrency struct{ window }
 
 func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }

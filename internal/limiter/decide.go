@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Store stores counters and decides requests by them.
+// Store keeps counters and decides requests with them.
 type Store interface {
 	// Decide applies the function Decide to the counters of hits in one atomic step: no other
 	// request on the same counters, from this process or another one, is decided in between. Decide
@@ -61,8 +61,8 @@ func Left(ctx context.Context, hits []Hit) error {
 // Decide decides the hits of one request, all or nothing. It is the specification of every
 // store. It reads no clock; the time is an argument, in microseconds since the epoch.
 //
-// states[i] is the state of the counter of hits[i]; hits on one counter share one pointer.
-// Decide changes the states that it writes, and corrects states that are later than now. It
+// states[i] is the state of the counter of hits[i]; hits on one counter share one pointer. Decide
+// changes the states of the hits that it writes, and corrects states that are later than now. It
 // fills out, which has the length of hits, and reports whether the request is denied.
 //
 // Every hit is checked against a state that includes the earlier hits of the same request. If the
@@ -199,8 +199,8 @@ func (k Kept) holds() *Holds {
 	return held
 }
 
-// Uses are the individual uses of one counter, either Holds or a Log. The counter's state is only
-// their sum. Uses are not safe for concurrent calls.
+// Uses are the individual uses of one counter, either Holds or a Log. The counter's state only
+// summarizes them. Uses are not safe for concurrent calls.
 type Uses interface {
 	// State removes expired uses and returns the state of the counter at now. The Prev of a Log's
 	// state is the time at which the needed units will fit l, or 0 if they fit now or never. Uses

@@ -235,9 +235,8 @@ func reserve(r *rule, b exactCounter, units *big.Rat, now int64) reservation {
 	return reservation{units, b, now + max(r.limit.Unit, Hour).Duration().Microseconds()}
 }
 
-// settle returns counter b after use has replaced the reserved units. In a window, this changes the window of
-// the reservation, and in a bucket the level at now. If the reservation is later than now, because the clock
-// stepped back, nothing changes.
+// settle returns counter b after use has replaced the reserved units: in a window, in the window of the
+// reservation; in a bucket, at now. A reservation later than now, after a step back, changes nothing.
 func (of reservation) settle(r *rule, b exactCounter, use *big.Rat, now int64) exactCounter {
 	most := rat(1 << 52)
 	if bucket, ok := of.of.(exactBucket); ok {

@@ -82,15 +82,15 @@ type Decision struct {
 	Charged    bool // the hit was written, or would have been written if not Already
 	Already    bool // nothing changed: the hold was already taken or, for a refund, was not taken, or the reservation has no record
 	Remembered bool // a remembered state decided the hit, and the store was not asked
-	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
+	// Used is the counter's use after the request, rounded up to a whole unit. It exceeds the limit
 	// after a charge that did not fit, or if the limit was lowered.
 	Used       int64
 	Remaining  int64         // units that the limit still admits after the request, 0 while the counter is banned
 	ResetAfter time.Duration // until the limit is fully available again and no ban is in force
 	// RetryAfter is the time after which the counter would admit all of the request's hits on this
 	// counter if nothing else happened. It is Never if these hits will never fit, and 0 if the hit
-	// fitted or would fit now that the request's refunds are written. For a Concurrency limit, it
-	// is a second, because the time of the next release is unknown.
+	// fit or would fit now that the request's refunds are written. For a Concurrency limit, it is a
+	// second, because the time of the next release is unknown.
 	RetryAfter time.Duration
 	Reserved   int64 // reserved units that the cost of a settlement replaced
 }

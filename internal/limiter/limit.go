@@ -105,12 +105,12 @@ const MaxAmount = 1 << 50
 // Spec defines a limit: an amount per period, the way to count, and the effect of exceeding it.
 type Spec struct {
 	Name            string      // as configured, may be empty
-	RequestsPerUnit uint64      // amount per period, at most MaxAmount, 0 denies all
+	RequestsPerUnit uint64      // amount per period, at most MaxAmount; 0 denies all
 	Unit            Unit        // with UnitMultiplier, the period
 	UnitMultiplier  uint32      // number of units in the period; 0 means 1
 	Unlimited       bool        // admits everything and never reaches a store
 	Algorithm       Algorithm   // how the amount is counted
-	Nth             uint32      // 2 for the second limit of a rule with the same key, 3 for the third, 0 for the first; see Keys
+	Nth             uint32      // number among the rule's limits that would share a key: 0 for the first, 2 for the second, 3 for the third
 	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
@@ -127,8 +127,8 @@ type Spec struct {
 	// DenyFor is the length of a ban, during which every hit on the counter except refunds is over.
 	// 0 disables bans. A ban begins when a hit of an enforced limit is over and so denies its
 	// request, even if another limit also denies the request or the hit is always charged. A peek
-	// of a request also begins a ban, so that clients whose requests peek first and are charged
-	// later are banned like other clients. A limit in shadow or quota mode begins no ban, nor does
+	// in a request can also begin a ban, so clients whose requests peek first and are charged later
+	// are banned like other clients. A limit in shadow or quota mode begins no ban, nor does
 	// CounterStore.Peek. A ban in force is not extended, and does not stop hits that are written
 	// even if their request is denied. Limits without bans, such as the limit of an exception,
 	// ignore a ban in force and leave it for other limits on the counter.

@@ -7,8 +7,8 @@ import "time"
 // denials, so that each request fits when its client retries. No time is earlier than the exact
 // RetryAfter, and the first is exact.
 //
-// RetrySpread cannot identify clients. If the only client of a counter retries too early again and
-// again, its denials look like denials of many clients. So a limit with few units, a long period or
+// RetrySpread cannot identify clients. If the only client of a counter repeatedly retries too
+// early, its denials look like denials of many clients. So a limit with few units, a long period or
 // bans is treated as a per-client limit: its retry times are delayed by less than a second. Retry
 // times of other limits are delayed by at most two periods. If a queue reaches its longest delay
 // twice within half a period, some clients are not waiting. Until all times of the queue have
@@ -101,8 +101,8 @@ func (q *queue) mostAhead(limit *Limit, free int64) int64 {
 
 // spacing queues a denied cost, which fits at a time F, behind the costs that were denied earlier.
 // ahead is the time from F to the last queued retry, negative if that retry is before F. together
-// is the total cost of the clients with that last time. The results are the new ahead and together.
-// Times are in microseconds.
+// is the total cost of the clients with that last time. The results are the new values of ahead and
+// together. Times are in microseconds.
 type spacing func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
 
 // atOnce delays no retry, because the times of later releases are unknown.

@@ -55,7 +55,7 @@ func (s Series) Labels() (l LabelSet) {
 // Domain returns the domain of s.
 func (s Series) Domain() string { return string(s.first(1)) }
 
-// Keys returns s without More, Rule and Limit. It never equals a full series.
+// Keys returns s without More, Rule and Limit. The result never equals a full Series.
 func (s Series) Keys() Series { return s.first(3) }
 
 // Levels returns s without Rule and Limit.

@@ -8,8 +8,8 @@ import (
 // ShareStore divides the tokens of buckets among the servers that use the store. Together, the
 // servers' shares of a bucket never exceed its size, unless their Held tokens do.
 type ShareStore interface {
-	// Share sets Granted, Others and Err of each ask. If Err is not nil, the share may be stored or
-	// not.
+	// Share sets Granted, Others and Err of each ask. If Err is not nil, the share may or may not
+	// be stored.
 	Share(ctx context.Context, server string, asks []ShareAsk)
 }
 

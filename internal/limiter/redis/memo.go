@@ -17,8 +17,8 @@ import (
 //
 // It remembers states of counters, not denials: a request is denied if limiter.Decide denies it by
 // the remembered states, so a raised limit applies immediately. The decisions on its other counters
-// show the last known states. A counter that this server has not seen recently shows as unused, so
-// that a client over its limit cannot reach Redis by varying another value. A request that would
+// show the last known states. A counter that this server has not seen recently is shown as unused,
+// so that a client over its limit cannot reach Redis by varying another value. A request that would
 // begin or shorten a ban goes to Redis.
 type memo struct {
 	now     func() time.Time
@@ -39,7 +39,7 @@ type seen struct {
 	state   limiter.State
 	call    int64         // number of the call
 	at      int64         // time of the decision, in microseconds since the epoch
-	began   time.Duration // start of the call, as time since memo.start; 0 after a refund
+	began   time.Duration // start of the call, measured from memo.start; 0 after a refund
 	request int32         // index of the request in the call
 	denies  bool          // the request, or a recent earlier one on the counter, was denied
 }
@@ -59,9 +59,9 @@ func newMemo(bytes int, charged bool, now func() time.Time) *memo {
 // false if the clock has stepped back in between.
 func isFresh(began, now time.Duration) bool { return now >= began && now-began <= memoAge }
 
-// deny reports whether the remembered counters alone deny the request, whatever the states of its
-// other counters, and if so fills in out. It returns false if the denial would start or change a
-// ban, or if a hit is charged even if its request is denied, or has uses.
+// deny reports whether the remembered counters alone deny the request, regardless of the states of
+// its other counters, and if so fills in out. It returns false if the denial would start or change
+// a ban, or if a hit is charged even if its request is denied, or has uses.
 func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if m.newest.Load() == 0 {
 		return false
@@ -160,7 +160,7 @@ func raise(a *atomic.Int64, n int64) {
 	}
 }
 
-// isNews reports whether Redis decided the request of t after last, and after the last reset.
+// isNews reports whether the request of t was decided later than *last, and after the last reset.
 // Redis decides calls in the order of their numbers, and requests in their order in the call.
 func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 	call := t.Call.Number
@@ -168,9 +168,9 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 }
 
 // note remembers the states of the counters of a request, or of a part of a request, after its
-// call. Requests may reach note in another order than Redis decided them. After note, the counters
-// of a denied request may deny. Counters with uses are not remembered, because any server may
-// release a hold, and a state does not tell when each use of a log expires.
+// call. Calls of note need not be in the order in which Redis decided the requests. After note, the
+// counters of a denied request may deny other requests. Counters with uses are not remembered,
+// because any server may release a hold, and a state does not tell when each use of a log expires.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if m.seen == nil {
 		return

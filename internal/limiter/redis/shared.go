@@ -53,7 +53,7 @@ func (s *Shared) Report(ctx context.Context, server string, report []byte) error
 	return s.store(ctx, "servers", "report:", server, report, reportLasts)
 }
 
-// Present stores the state of the named server for the duration lasts, and returns the stored
+// Present stores the state of the named server, which expires after lasts, and returns the stored
 // states of all servers by server name.
 func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
@@ -64,8 +64,8 @@ func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts
 	return s.stored(ctx, "present", "state:")
 }
 
-// store stores a text of a server for the duration lasts, at a key that begins with kind. It also
-// adds the server to a hash of all servers with such texts. Parameter names is the key of the hash.
+// store stores a text of a server, which expires after lasts. kind is the first part of its key.
+// store also adds the server to the hash of servers with such texts, whose key is in names.
 func (s *Shared) store(ctx context.Context, names, kind, server string, text []byte, lasts time.Duration) error {
 	p := s.client.Current().Pipeline()
 	p.Set(ctx, s.key(kind+server), text, lasts)
@@ -74,7 +74,7 @@ func (s *Shared) store(ctx context.Context, names, kind, server string, text []b
 	return s.failed(err)
 }
 
-// Reports asks all servers to report for the duration wanted, and returns the stored reports by server name.
+// Reports asks all servers to report until wanted has passed, and returns the stored reports by server name.
 func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -116,7 +116,7 @@ func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]str
 	return texts, s.failed(err)
 }
 
-// Mark sets the named mark to text for the duration lasts, and returns "". If the mark exists and
+// Mark sets the named mark to text, which expires after lasts, and returns "". If the mark exists and
 // replace is false, Mark returns the existing text, or "expired" if the mark expires during the call.
 func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())

@@ -143,7 +143,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 }
 
 // decideOthers decides hits[i] for each i in others. The memo has already decided the remaining
-// hits. Every hit must be of the kind that is charged even if its request is denied.
+// hits. All hits must be charged even if their request is denied.
 func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))

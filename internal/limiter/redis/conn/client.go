@@ -83,7 +83,7 @@ type Client struct {
 
 	changing sync.Mutex               // locked while a change of the address or a password is applied
 	secrets  atomic.Pointer[[]string] // the last 32 passwords sent, which error texts must not show
-	refused  atomic.Pointer[error]    // reason for which the latest server is not in use, or nil
+	refused  atomic.Pointer[error]    // reason why the latest server is not in use, or nil
 }
 
 // connected is a go-redis client and its server.

@@ -7,11 +7,10 @@ import (
 	"strconv"
 )
 
-// MaxReply limits the total size that the replies to one call claim, in bytes. go-redis
-// allocates the claimed size of a reply before the reply has arrived, and recurses into nested
-// arrays, so that a few bytes could crash the process. Valid replies are far smaller. The
-// largest of them have five integers for each of thousands of hits, the slots of a cluster, or
-// the reports of many servers.
+// MaxReply limits the total size that the replies to one call claim, in bytes. go-redis allocates
+// the claimed size of a reply before the reply has arrived, and recurses into nested arrays, so a
+// few bytes could crash the process. Valid replies are far smaller. The largest of them have five
+// integers for each of thousands of hits, the slots of a cluster, or the reports of many servers.
 const MaxReply = 32 << 20
 
 const (

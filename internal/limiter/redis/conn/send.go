@@ -16,7 +16,7 @@ type Answer struct {
 
 // Send sends commands to a node together, and returns the answer to each. It never repeats a
 // command that Redis may have executed: it sends commands again only after a cluster's redirection
-// and, for a nil Node, after a refused login, see retryLogin.
+// and, for a nil Node, after a refused login; see retryLogin.
 func (c *Client) Send(ctx context.Context, node Node, commands [][]any) []Answer {
 	began := time.Now()
 	answers := c.exchange(ctx, node, commands)

@@ -47,7 +47,7 @@ type Ticket struct {
 	Request int // index in Call.Batch
 }
 
-// Leave says that the caller no longer waits. Other callers of the call may still wait.
+// Leave reports that the caller no longer waits. Other callers of the call may still wait.
 func (t Ticket) Leave() { t.Call.waiting.Add(-1) }
 
 // Outcomes sets Over, Already and Reserved of the request's hits in out, and appends the states of

@@ -121,7 +121,7 @@ func (q *Queues) Close() {
 // Idle waits until no call is waiting or in flight, and Exit was called for each Enter.
 func (q *Queues) Idle() { q.working.Wait() }
 
-// Stats returns the fields hits and running of the fallback queue, and the number of primaries that have a
+// Stats returns the hits and running fields of the fallback queue, and the number of primaries with a
 // queue.
 func (q *Queues) Stats() (hits int, running bool, primaries int) {
 	q.mu.RLock()

@@ -142,8 +142,8 @@ func (b *Batch) limit(l *limiter.Limit) int32 {
 	return n
 }
 
-// counter returns the index of the counter with this key. It adds the counter if it is new, with
-// limit, the index of the hit's limit.
+// counter returns the index of the counter with this key. It adds the counter if it is new. limit
+// is the index of the hit's limit.
 func (b *Batch) counter(key []byte, limit int32) int32 {
 	n, known := b.index.counters[string(key)]
 	if !known {

@@ -138,7 +138,8 @@ local function try_hit(hit, s)
   end
 end
 
--- Restores the states from before a denied request. Then writes its refunds and the hits always charged, and begins bans.
+-- Restores the states from before a denied request. Then writes its refunds and hits that are always charged, and begins
+-- bans.
 local function deny(hits)
   for h = #hits, 1, -1 do
     local hit = hits[h]

@@ -57,7 +57,7 @@ local function look(i, limit)
   end
   local used = call("ZCOUNT", key, format("(%d", now), "+inf")
   local ended = call("ZCARD", key) - used
-  if ended > 0 then -- only then, because a script that has written may exceed maxmemory
+  if ended > 0 then -- otherwise write nothing, because a script that has written may exceed maxmemory
     -- A replica refuses this, but can still deny.
     pcall("ZREM", key, unpack(call("ZRANGE", key, "0", min(ended, PART) - 1)))
   end

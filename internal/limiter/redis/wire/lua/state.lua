@@ -1,11 +1,11 @@
 -- The table algorithms has a table of pure functions for each algorithm, by its name in rules. The functions follow counting
 -- in limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take is add, give is add of a
 -- negative cost, left is the reset time of usage, and limit takes the constants of numbers. A state is passed as its three
--- numbers at, used and prev, without the ban.
--- The function limit returns a table, the first argument of the other functions: with the constants of the limit; grid, the
--- unit of at in microseconds; most and most_prev, the largest used and prev of a state; and newest, the largest at of a
--- state: a larger one is from the future, as after a clock that stepped back. limits.lua adds algorithm, and ban, the end of
--- a ban that begins now, or false if the limit does not ban. All times are in microseconds.
+-- numbers at, used and prev, without the ban. The function limit returns a table, the first argument of the other functions:
+-- with the constants of the limit; grid, the unit of at in microseconds; most and most_prev, the largest used and prev of a
+-- state; and newest, the largest at of a state: a larger one is from the future, as after the clock stepped back. limits.lua
+-- adds algorithm, and ban, the end of a ban that begins now, or false if the limit does not ban. All times are in
+-- microseconds.
 -- Reads tonumber, format, now, MILLION. Sets match, gmatch, fmod, ceil, min, max, algorithms, SECOND, EXACT, share, parse_state,
 -- state_text, expiry, expires_alike.
 

@@ -36,8 +36,7 @@ for first = MOST, #KEYS - 1, MOST do
   end
 end
 
--- Stores a text, which expires after the given milliseconds or, without them, when the old text would. Returns Redis' error
--- or nil.
+-- Stores a text, which expires after milliseconds or, if nil, when the old text would. Returns Redis' error or nil.
 local function put(key, text, milliseconds)
   return (milliseconds and pcall("SET", key, text, "PX", milliseconds) or pcall("SET", key, text, "KEEPTTL")).err
 end
