@@ -189,8 +189,8 @@ func (c *steppedClient) stepBack() {
 	}
 }
 
-// mustWaitAsPromised checks the bounds of the current times. It also checks that one unit is
-// admitted after RetryAfter and not before, although other requests are denied until then.
+// mustWaitAsPromised checks that the current waiting times are within the promised bounds. It also checks
+// that one unit is admitted after RetryAfter and not before, although other requests are denied until then.
 func (c *steppedClient) mustWaitAsPromised() {
 	c.Helper()
 	d := c.decide(0)

@@ -39,8 +39,8 @@ func TestHerdOfWorkers(t *testing.T) {
 			least := newHerd(t, limit, time.Millisecond, 0, phase).run(1, 1)
 			for _, w := range []struct {
 				unit        time.Duration
-				jitter      float64 // maximum random change of the time to wait, relative to it
-				most, tries float64 // time of the workers relative to the least time, and tries for a job
+				jitter      float64 // maximum random change of the time to wait, as a fraction of that time
+				most, tries float64 // maximum time of the workers relative to the least time, and maximum tries for a job
 			}{
 				{time.Millisecond, 0, 1.2, herdTries}, {time.Second, 0.5, 1.2, herdTries}, {time.Second, 0, l.inSeconds, 4 * herdTries},
 			} {
@@ -86,9 +86,9 @@ func (h *herd) try(at time.Time) (admitted bool, wait time.Duration) {
 	return !denied, time.Duration(float64(wait) * (1 + h.jitter*(2*h.random.Float64()-1)))
 }
 
-// run has workers do the jobs, and returns the time that they take. A request and its answer
-// each travel for less than travels microseconds. A single worker with travels 1 always asks at
-// the right time, and so needs the least time that the limit allows.
+// run has workers do the jobs, and returns the time that they take. A request and its answer each
+// travel for less than travels microseconds. A single worker with travels = 1 always asks at the
+// right time, and so needs the least time that the limit allows.
 func (h *herd) run(workers, travels int) time.Duration {
 	travel := func() time.Duration { return time.Duration(h.random.IntN(travels)) * time.Microsecond }
 	arrives := make([]time.Time, workers)

@@ -14,8 +14,8 @@ import (
 // everything on a copy. It is slow, and independent of Decide. It finds retry and reset times by
 // trying later times, not by a formula.
 type judge struct {
-	counters map[string]exactCounter // by counter
-	bans     map[string]int64        // end of the ban by counter, even in the past
+	counters map[string]exactCounter // by key
+	bans     map[string]int64        // end of the ban by key, even in the past
 	reserved map[string]reservation  // by key of the record
 }
 

@@ -116,8 +116,8 @@ func TestLoneClientGetsTheExactTime(t *testing.T) {
 	}
 }
 
-// A client that asks again and again gets almost the exact time: always from per-client limits,
-// and for most of ten minutes from limits that many clients share.
+// A client that asks repeatedly gets almost the exact time: always from per-client limits, and for
+// most of ten minutes from limits that many clients share.
 func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 	for _, c := range []struct {
 		limits  []*Limit

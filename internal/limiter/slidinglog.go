@@ -34,8 +34,7 @@ func (w slidingLog) wait(s State, now, cost int64) int64 {
 	return w.waitFor(max(s.Prev-now, 1), s, cost)
 }
 
-// add adds cost up to twice the amount in all. It adds nothing if a larger earlier amount left more
-// units.
+// add adds cost up to twice the amount, or nothing if a larger amount left more units.
 func (w slidingLog) add(s State, cost int64) State {
 	s.Used = max(min(s.Used+cost, max(s.Used, 2*max(w.amount, 1))), 0)
 	return s

@@ -129,7 +129,7 @@ func TestModes(t *testing.T) {
 func TestModesAreCounted(t *testing.T) {
 	s, reg := open(limiter.FailureError, nil)
 	for _, hits := range [][]limiter.Hit{
-		{hit(locally), hit(byDefault), hit(erring)}, // undecided, which counts only the hit with mode error
+		{hit(locally), hit(byDefault), hit(erring)}, // left undecided, so only the hit with mode error is counted
 		{hit(locally), hit(locally), shadow(hit(erring))},
 		{hit(denying), hit(allowing), hit(none)},
 	} {

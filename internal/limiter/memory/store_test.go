@@ -145,7 +145,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Counters take few bytes, and a growing store does not copy all of them again and again.
+// Counters take few bytes, and a growing store does not repeatedly copy all of them.
 func TestBytesPerCounter(t *testing.T) {
 	const n, most = 200_000, 118
 	f := newFixture(t, 0)

@@ -13,7 +13,7 @@ import (
 )
 
 // When one window follows another, Redis' clock decides, regardless of the clocks of servers. A
-// window keeps its admissions until its last microsecond, and then the next window starts.
+// window counts until its last microsecond, and then the next window starts.
 func TestTheVeryChangeOfAWindow(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)

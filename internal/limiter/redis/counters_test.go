@@ -69,7 +69,7 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	}
 }
 
-// testSilentNodes pauses a node of a cluster and a second Redis. Every call for operators
+// testSilentNodes pauses a node of a cluster and a second Redis. Every call on behalf of operators
 // returns within one timeout, and counters on other nodes are reset.
 func testSilentNodes(t *testing.T, c *cluster) {
 	o, second := c.o, testenv.RedisServer(t)

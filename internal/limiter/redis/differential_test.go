@@ -203,7 +203,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 		if hit.Mode = limiter.Mode(h.IntN(3)); hit.Mode != limiter.Enforced {
 			hit.Group = uint8(h.IntN(3))
 		}
-		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // Redis may have forgotten a bucket that is empty at the other amount
+		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // not for buckets: Redis may have forgotten a bucket that is empty at the other amount
 			spec.RequestsPerUnit *= 2
 		}
 	}

@@ -51,7 +51,7 @@ func FuzzGiveBack(f *testing.F) {
 		in := input{data}
 		now = in.time(0)
 		hit := in.hit()
-		for hit.HasUses() { // a state does not have them; see TestCrossSlotIsDecidedAsByTheModel
+		for hit.HasUses() { // a state does not contain uses; see TestCrossSlotIsDecidedAsByTheModel
 			hit = in.hit()
 		}
 		charge := func(h limiter.Hit) limiter.State {
@@ -174,7 +174,7 @@ func (in *input) time(now int64) int64 {
 func (in *input) requests() [][]limiter.Hit {
 	requests := make([][]limiter.Hit, 1+in.byte()%4)
 	for r := range requests {
-		settles := in.byte()%2 == 0 // a request reserves or settles
+		settles := in.byte()%2 == 0 // whether the request settles reservations; otherwise it reserves
 		for range 1 + in.byte()%6 {
 			hit := in.hit()
 			if hit.Limit.Settle != "" && in.byte()%2 == 0 {

@@ -51,7 +51,7 @@ const most = "9223372036854775807"
 func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	real := testenv.RedisServer(t).Addr()
 	for _, c := range []struct {
-		name, to string // to is the command, empty for the script
+		name, to string // to is the command that gets the reply, or empty for the script
 		reply    string
 	}{
 		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
@@ -162,7 +162,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				main.Type, main.Primary = conn.Sentinel, "weir"
 				t.Parallel() // go-redis waits for a second after it has found no primary
 			}
-			if strings.Contains(c.reply, endless) { // longer than sending too many bytes takes
+			if strings.Contains(c.reply, endless) { // because sending too many bytes takes time
 				main.Timeout = long
 			}
 			s := open(t, Options{Main: main})
@@ -207,8 +207,8 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	}
 }
 
-// serveFake sends reply to the command that to names, or to the script if to is empty. It replies
-// to other commands as Redis does, and as a sentinel whose primary is at addr.
+// serveFake answers the command named in parameter to, or the script if to is empty, with reply. It
+// replies to other commands as Redis does, and as a sentinel whose primary is at addr.
 func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	defer conn.Close()
 	context.AfterFunc(ctx, func() { conn.Close() })

@@ -118,7 +118,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 		var log bytes.Buffer
 		h := newHealth(nil, "", nil, func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) })
 		for i, s := range []struct {
-			after time.Duration // on the clock of the bubble
+			after time.Duration // on the clock of synctest
 			err   error
 			want  string // the expected log
 		}{

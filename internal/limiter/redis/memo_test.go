@@ -161,7 +161,7 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 }
 
 // TestFaultCacheDeniesTooMuch checks that the memory of denials does not deny a request after a
-// change that this server can know.
+// change that this server can know of.
 func TestFaultCacheDeniesTooMuch(t *testing.T) {
 	two := yearly(2)
 	for _, c := range []struct {

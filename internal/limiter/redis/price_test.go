@@ -28,8 +28,8 @@ func BenchmarkPrice(b *testing.B) {
 		name    string
 		callers int
 		specs   limits
-		users   int // number of users, whose requests alternate
-		rules   int // number of rules, each with its own amount, which users get in turn
+		users   int // number of users, who take turns
+		rules   int // number of rules, each with its own amount, assigned to the users in turn
 		over    int // every n-th user is over a limit; 0 means none
 	}{
 		{"limits=1", 22, limits{fixed}, 1000, 1, 0},

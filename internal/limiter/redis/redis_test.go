@@ -159,8 +159,8 @@ type expiryStep struct {
 	want  int64 // milliseconds until the counter expires, 1 if it is unused
 }
 
-// checkExpiry decides each step alone, and then in a second run beside a peek, so that another
-// part of the script decides.
+// checkExpiry decides each step alone and, in a second run, together with a peek, so that another
+// part of the script decides it.
 func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []expiryStep) {
 	t.Helper()
 	for _, alone := range []bool{true, false} {

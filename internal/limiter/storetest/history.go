@@ -289,7 +289,7 @@ func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {
 	return c
 }
 
-// limitsOf returns limits for each amount and mode, by amount and then by mode.
+// limitsOf returns a limit for each amount and mode, by amount and then by mode.
 func limitsOf(s limiter.Spec, amounts []uint64) (limits [][]*limiter.Limit) {
 	for _, amount := range amounts {
 		var modes []*limiter.Limit

@@ -138,8 +138,7 @@ local function try_hit(hit, s)
   end
 end
 
--- Restores the states from before a denied request. Then writes its refunds and hits that are always charged, and begins
--- bans.
+-- Restores the states from before a denied request. Then writes refunds and always charged hits, and begins bans.
 local function deny(hits)
   for h = #hits, 1, -1 do
     local hit = hits[h]
