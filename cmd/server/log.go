@@ -77,9 +77,9 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 // lossyWriter writes lines to another writer in the background, so that no request waits for a pipe
 // without a reader. Up to lossyLines lines may wait. Further lines are dropped.
 type lossyWriter struct {
-	lines chan []byte   // nil marks the end
+	lines chan []byte   // nil comes last, when the process ends
 	lost  atomic.Int64  // number of dropped lines that have not been reported yet
-	ended chan struct{} // closed when all lines before the end are written
+	ended chan struct{} // closed when all lines before nil are written
 }
 
 const lossyLines = 4096

@@ -87,7 +87,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	return l.result()
 }
 
-// ResourceType is the type of a control plane's resources with rules.
+// ResourceType is the type URL of the xDS resources that contain rules.
 const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 // loader builds a tree from documents, one after the other.

@@ -124,9 +124,9 @@ func (d *decoder) tooLong() [2]*node {
 	return d.long
 }
 
-// shadowTooLong makes values that take too much Work for the patterns at or below n lead to a node in
-// shadow mode, if no other rule that could apply to these values denies. It reports whether a rule
-// at or below n denies.
+// shadowTooLong directs values that need too much Work to match against the patterns at or below n to
+// a node in shadow mode, unless another rule that could apply to these values denies. It reports
+// whether a rule at or below n denies.
 func (n *node) shadowTooLong() (denies bool) {
 	denying := map[string]bool{} // by key: whether a child for more than one value, or a node below it, denies
 	for _, child := range n.children {

@@ -23,8 +23,8 @@ const (
 	// SlidingWindow admits about the amount in any span of one period. It estimates the use of a
 	// span from the current window and a share of the previous one.
 	SlidingWindow
-	// TokenBucket admits bursts up to the bucket's size. The bucket refills at the amount per
-	// period (GCRA, the generic cell rate algorithm).
+	// TokenBucket admits bursts up to the bucket's size. In each period, it refills by the
+	// limit's amount (GCRA, the generic cell rate algorithm).
 	TokenBucket
 	// Concurrency limits the number of requests in flight. Each request takes a hold, which is
 	// released when the request ends. A hold expires after one period.

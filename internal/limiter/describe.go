@@ -82,7 +82,7 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 type Counter struct {
 	Used, Remaining int64
 	RetryAfter      time.Duration // until one more unit is admitted
-	WholeIn         time.Duration // until the counter has neither use nor a ban
+	WholeIn         time.Duration // until the counter has no use and no ban
 	BannedFor       time.Duration // until the counter's ban ends, or 0 without a ban
 }
 

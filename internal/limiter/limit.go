@@ -183,7 +183,7 @@ type Limit struct {
 	Spec
 	counting counting // nil if the limit is unlimited
 	maxCost  int64    // the first result of counting.numbers
-	record   *Limit   // for a token bucket with Settle, see Record; otherwise nil
+	record   *Limit   // for a token bucket with Settle (see Record); otherwise nil
 }
 
 // NewLimit returns the limit that s defines. It fails if s cannot be counted: if the unit is

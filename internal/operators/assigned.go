@@ -29,7 +29,7 @@ import (
 )
 
 // Assignment is an amount that is assigned to a limit for a descriptor: a line of the bodies of PUT,
-// POST and DELETE /assigned, and an element of the answer of GET /assigned.
+// POST and DELETE /assigned, and an element of the response to GET /assigned.
 type Assignment struct {
 	Domain     string `json:"domain"`     // in the syntax of commands
 	Descriptor string `json:"descriptor"` // in the syntax of commands
@@ -54,13 +54,13 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// AssignmentList is the answer of GET /assigned.
+// AssignmentList is the response to GET /assigned.
 type AssignmentList struct {
 	Assigned []Assignment `json:"assigned"` // the first amounts in sorted order
 	Total    int          `json:"total"`
 }
 
-// AssignedChanges is the answer of PUT, POST and DELETE /assigned.
+// AssignedChanges is the response to PUT, POST and DELETE /assigned.
 type AssignedChanges struct {
 	Added     int       `json:"added"`
 	Changed   int       `json:"changed"`
@@ -326,7 +326,7 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	default:
 		done.Changed++
 	}
-	since := max(o.since.UnixMilli(), was.Since.UnixMilli()+1) // tells which of two texts is newer if Redis loses changes
+	since := max(o.since.UnixMilli(), was.Since.UnixMilli()+1) // always increases, so that the newer of two texts is known even if Redis loses changes
 	names := was.changes + l.changes
 	by := strings.ReplaceAll(plaintext.Line(Begin(o.By, maxBy)), "\n", " ")
 	return fmt.Sprintf("%s\n%d\n%s\n%s\n%s", amount, since, by, cmp.Or(note, was.Note), names[max(0, len(names)-16*changeName):])

@@ -188,7 +188,7 @@ func (c *spent) usedUp(now time.Time) time.Time {
 	return at.UTC()
 }
 
-// BudgetList is the answer of GET /budgets.
+// BudgetList is the response to GET /budgets.
 type BudgetList struct {
 	Budgets      []Budget `json:"budgets"`           // the largest used share first
 	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of any counter not in Budgets

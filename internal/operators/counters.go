@@ -14,7 +14,7 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Counters is the answer of POST /peek and POST /reset: the counters of a descriptor.
+// Counters is the response to POST /peek and POST /reset: the counters of a descriptor.
 type Counters struct {
 	plan.JSONDescriptor
 	Rule string `json:"rule"` // keys and values of the rule without the domain, or "" if no rule matches

@@ -73,7 +73,7 @@ func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All
 // MaxExceptions is the maximum number of exceptions in force.
 const MaxExceptions = 10_000
 
-// Add adds an exception on behalf of a person at the address peer, and logs it. Its errors wrap a Kind.
+// Add adds an exception for the operator with the address peer, and logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Add(ctx context.Context, e plan.Exception, peer string) (plan.Exception, error) {
 	if err := check(&e); err != nil {
 		return e, err
@@ -257,7 +257,7 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 // plain returns a field of the log with an untrusted value, whose control characters it escapes.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
-// ExceptionList is the answer of GET /exceptions, the newest exception first.
+// ExceptionList is the response to GET /exceptions, the newest exception first.
 type ExceptionList struct {
 	Exceptions []plan.Exception `json:"exceptions"`
 	Servers    int              `json:"servers"` // number of servers that counted the uses

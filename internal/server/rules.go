@@ -134,9 +134,9 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		r.logger.Warn("the rules have more warnings; weir validate shows all", "more", more)
 	}
 	if from.Rules >= manyRules {
-		// After a collection the runtime returns memory in small steps. debug.FreeOSMemory would
-		// return it immediately but block a processor for tens of milliseconds. The runtime learns
-		// only from the second collection how much it may keep.
+		// Collect a second time: only then does the runtime learn how much memory it may keep. It
+		// returns the rest in small steps. debug.FreeOSMemory would return it immediately, but block
+		// a processor for tens of milliseconds.
 		time.AfterFunc(0, runtime.GC)
 		time.AfterFunc(15*time.Second, runtime.GC)
 	}

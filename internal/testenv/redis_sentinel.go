@@ -53,7 +53,7 @@ func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 	return r
 }
 
-// waitForPrimary waits until a replica has its primary's data.
+// waitForPrimary waits until r, a replica, has its primary's data.
 func (r *Redis) waitForPrimary() {
 	r.t.Helper()
 	Until(r.t, "the replica has its primary's data", func() bool {

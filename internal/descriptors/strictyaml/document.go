@@ -46,7 +46,7 @@ type Decoder struct {
 }
 
 // Parse returns the root node of a file's only document, or nil after reporting a problem.
-// needed names the required content in the problem that is reported for an empty file.
+// needed names the required content, for the problem reported if the file is empty.
 func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	found := d.found
 	roots := d.ParseAll(data)

@@ -83,7 +83,7 @@ func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limi
 }
 
 // expiresSoon reports whether one of the counters of hits would expire within lifetime if hits were
-// decided now. It changes neither counters nor records. It ignores uses, which last longer.
+// decided now. It changes neither counters nor records. It ignores uses, because they last longer than lifetime.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -146,7 +146,7 @@ func (r *reader) collect(n *node) {
 func (r *reader) find(n *node) bool {
 	switch name := n.get("name").text(); {
 	case n.get("filter_chains") != nil || n.get("default_filter_chain") != nil:
-		// A dump has the listeners of the bootstrap twice.
+		// A config dump lists the bootstrap's listeners twice.
 		if !slices.ContainsFunc(r.listeners, func(l *node) bool { return name != "" && l.get("name").text() == name }) {
 			r.listeners = append(r.listeners, n)
 		}

@@ -17,8 +17,8 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // empty unless amounts are suggested for a token bucket
-	logs    map[uint64]*logs    // empty unless the limit is a sliding log
-	largest *limiter.Limit      // limit with the amount MaxLogged, whose log keeps the most units; nil unless the limit is a sliding log
+	logs    map[uint64]*logs    // empty unless the limit uses a sliding log
+	largest *limiter.Limit      // limit with the amount MaxLogged, whose log keeps the most units; nil unless the limit uses a sliding log
 	trials  []*trial            // for suggestions; nil for requests in flight and sliding logs
 	hits    uint64              // number of hits that each trial counts
 }
@@ -37,7 +37,7 @@ type client struct {
 	state limiter.State
 	peak
 	hull *hull // nil unless the limit is a token bucket
-	logs *logs // nil unless the limit is a sliding log
+	logs *logs // nil unless the limit uses a sliding log
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {

@@ -38,7 +38,7 @@ type Options struct {
 	UserAgent string
 	Flags     string // added to suggested commands, such as " --server http://weir:6070"
 
-	Progress io.Writer // shows how much of a file is sent, or nil to show nothing
+	Progress io.Writer // receives the progress of a file that is sent; nil disables it
 }
 
 // Client sends questions to one server. It is safe for concurrent use.

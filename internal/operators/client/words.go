@@ -163,7 +163,7 @@ func spark(b operators.Budget) (text string) {
 	return text
 }
 
-// limit returns a name and a rate. It omits a name that only repeats the rate's unit.
+// limit formats a name and a rate. It omits a name that only repeats the rate's unit.
 func limit(name, rate string) string {
 	switch {
 	case rate == "":

@@ -45,7 +45,7 @@ type Text struct {
 	problem string // error of the last reading, or ""
 }
 
-// Open reads a text for the first time. The error names its setting.
+// Open reads the text that o describes, and returns it. An error names the text's setting.
 func Open(ctx context.Context, o Options) (*Text, error) {
 	text, err := o.Read(ctx)
 	if err != nil {

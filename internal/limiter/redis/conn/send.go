@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Answer is the answer of Redis to one command.
+// Answer is Redis' reply to one command.
 type Answer struct {
 	Integers []int64
 	Err      error

@@ -145,7 +145,7 @@ func (p *Parser) Parse(written []byte, r *Record) (err error) {
 		switch line[0] {
 		case '{', ' ', '\t':
 			format = JSON
-		case '[': // Envoy or Istio, which differ in their number of parts
+		case '[': // Envoy's or Istio's format, which differ in the number of parts
 		default:
 			format = Nginx
 		}
