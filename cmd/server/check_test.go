@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 		{name: "no rules", args: []string{"--config=" + dir + "/none"}, code: 1, stdout: []string{"none: no such file or directory"}},
 		{name: "problems of all", env: "DRAIN_DELAY=10", args: []string{"--config=" + wrong, "--redis-url=127.0.0.1:1", "--admin-token-file=" + files + "/token", "--port=http", "--grpc-server-use-tls", "--grpc-server-tls-cert=" + files + "/key", "--grpc-server-tls-key=" + files + "/key"}, code: 1, stdout: []string{
 			wrong + "/a.yaml:4:24: ", "minuet", wrong + "/a.yaml:6:5: ", "colour", "\n--drain-delay ($DRAIN_DELAY): \"10\" has no unit; did you mean 10s?\n",
-			"\n--port ($PORT): ", "\nADMIN_TOKEN_FILE: ", "the token must be 32 to 1024", "\nTLS of the gRPC listener ",
+			"\n--port ($PORT): ", "\nADMIN_TOKEN_FILE: ", "the token must be 32 to 1024", "\nTLS of the gRPC listener ", "redis at 127.0.0.1:1 (see REDIS_URL): ",
 		}},
 		{name: "Redis with a bad setting", env: "DRAIN_DELAY=10", args: []string{"--config=" + dir, "--redis-url=127.0.0.1:1"}, code: 1, stdout: []string{"--drain-delay", "redis at 127.0.0.1:1 (see REDIS_URL): ", "connection refused"}},
 		{name: "no value", args: []string{"--config=" + dir, "--drain-delay"}, code: 1, stdout: []string{"--drain-delay ($DRAIN_DELAY): needs a value\n"}},

@@ -73,6 +73,8 @@ type AssignedChanges struct {
 	// they are more than a tenth of all or because lines of the body were refused.
 	Unpruned int    `json:"unpruned,omitempty"`
 	Note     string `json:"note,omitempty"`
+	// Last is the assigned amount that was added or changed, if there is only one.
+	Last *Assignment `json:"last,omitempty"`
 }
 
 // Refusal is a refused line of a body.
@@ -143,6 +145,9 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
 		if n == 1 {
 			last := readAssigned(o.id, o.text)
+			if done.Removed == 0 {
+				done.Last = &last
+			}
 			attrs = append(attrs, plain("domain", last.Domain), plain("descriptor", last.Descriptor), plain("amount", string(last.Amount)), plain("note", last.Note))
 		}
 		d.Logger.LogAttrs(ctx, slog.LevelInfo, "amounts assigned", attrs...)

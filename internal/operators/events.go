@@ -49,6 +49,8 @@ type Events struct {
 	counted *prometheus.CounterVec
 	warn    rate.Sometimes
 	pace    *rate.Limiter
+
+	Failed atomic.Uint64 // number of failed attempts and of dropped events
 }
 
 const (
@@ -90,7 +92,7 @@ func NewEvents(opts EventOptions) *Events {
 		client: &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_events_total",
-			Help: "Events of reached thresholds: sent, EVENTS_URL accepted it; full, dropped because too many waited; late, dropped because the window ended.",
+			Help: "Events of reached thresholds: sent, EVENTS_URL accepted it; failed, an attempt that is repeated; full, dropped because too many waited; late, dropped because the window ended.",
 		}, []string{"outcome"}),
 	}
 	if opts.Shared != nil {
@@ -98,7 +100,7 @@ func NewEvents(opts EventOptions) *Events {
 	} else {
 		e.mark = localMarks()
 	}
-	for _, outcome := range []string{"sent", "full", "late"} {
+	for _, outcome := range []string{"sent", "failed", "full", "late"} {
 		e.counted.WithLabelValues(outcome)
 	}
 	opts.Registerer.MustRegister(e.counted)
@@ -112,12 +114,13 @@ func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decis
 		return
 	}
 	if e.waiting.Add(1) > eventsKept {
-		e.done("full")
+		e.waiting.Add(-1)
+		e.fail("full")
 		return
 	}
 	v := &event{
 		counter: string(limiter.AppendDigest(nil, string(h.Key))), percents: h.Limit.Notify[:n],
-		wait: backoff.ExponentialBackOff{InitialInterval: time.Second, MaxInterval: time.Minute, Multiplier: 2, RandomizationFactor: 0.5},
+		wait: backoff.ExponentialBackOff{InitialInterval: time.Second, MaxInterval: 30 * time.Second, Multiplier: 2, RandomizationFactor: 0.5},
 		data: reached{Descriptor: a.Excerpt(logText), Used: d.Used, Amount: h.Limit.Size()},
 	}
 	v.data.Source = newSource(h.Limit, v.data.Descriptor.Domain, h.EffectiveMode() == limiter.Shadow)
@@ -125,8 +128,8 @@ func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decis
 	e.queue <- v // has room for all waiting events
 }
 
-func (e *Events) done(outcome string) {
-	e.waiting.Add(-1)
+func (e *Events) fail(outcome string) {
+	e.Failed.Add(1)
 	e.counted.WithLabelValues(outcome).Inc()
 }
 
@@ -156,7 +159,8 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) handle(ctx context.Context, v *event) {
 	left := time.Until(v.data.Window.End)
 	if left <= 0 {
-		e.done("late")
+		e.waiting.Add(-1)
+		e.fail("late")
 		return
 	}
 	isTold, err := e.tell(ctx, v)
@@ -165,6 +169,7 @@ func (e *Events) handle(ctx context.Context, v *event) {
 		return
 	}
 	if err != nil {
+		e.fail("failed")
 		e.warn.Do(func() {
 			e.opts.Logger.Warn("an event cannot be sent, Weir tries again", "err", plaintext.Line(err.Error()), "waiting", e.waiting.Load())
 		})

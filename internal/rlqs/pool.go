@@ -58,6 +58,7 @@ type Pool struct {
 	pending map[*member]struct{} // members to answer in the next round
 	bytes   int
 	refused uint64 // number of usages that were beyond a bound
+	strange uint64 // number of usages without a rule
 }
 
 // NewPool returns an empty Pool.
@@ -142,8 +143,9 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 	}
 	switch {
 	case rule == nil:
+		p.strange++
 		p.warn.Do(func() {
-			p.opts.Logger.Warn("an Envoy may admit everything for a bucket ID to which no rule with quota_service leads", "bucket", string(p.opts.Keys.Append(nil, domain, u.entries, nil)))
+			p.opts.Logger.Warn("an Envoy may admit everything for a bucket ID to which no rule with quota_service leads", "domain", fmt.Sprintf("%.128s", domain), "bucket", string(p.opts.Keys.Append(nil, domain, u.entries, nil)))
 		})
 		if len(e.next) < maxAnswer {
 			e.next.blanket(u.id, allowAll, p.opts.Life)

@@ -107,11 +107,12 @@ func build(o Options, life *lifecycle) (*App, error) {
 		Store: store, Spread: limiter.NewRetrySpread(time.Now), Failover: store.failover, Usage: usage,
 		Costly: rate.NewLimiter(rate.Limit(descriptors.SharedWork), int(descriptors.MaxWork)),
 	}
+	events := openEvents(o, life, secrets, store)
 	requests := newService(o, decider, operators.Observer{
-		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: p.decisions, Hashed: planning.Keys.Digests,
+		Recorder: desk.Recorder, Spending: desk.Spending, Events: events, Log: p.decisions, Hashed: planning.Keys.Digests,
 	}, serviceMetrics)
 	quotas := newQuotas(o, life, store, rules, planning.Keys, desk, started)
-	rates := newRates(func() totals { return totalsOf(requests, store, p.decisions) })
+	rates := newRates(func() totals { return totalsOf(requests, store, p.decisions, events) })
 	life.background("rates", rates.run)
 	bound, err := listen(s, o.Logger)
 	if err != nil {
@@ -146,7 +147,7 @@ type parts struct {
 // still opens the others, and the error lists all problems. It passes found to openStore.
 func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err error) {
 	var errs [5]error
-	if p.secrets, errs[0] = openSecrets(*o, life); errs[0] == nil {
+	if p.secrets, errs[0] = openSecrets(*o, life); p.secrets != nil {
 		o.Settings = p.secrets.settings
 		if o.Settings.Check() == nil { // otherwise addresses or passwords are invalid
 			p.store, errs[1] = openStore(*o, life, p.secrets, found)

@@ -145,14 +145,14 @@ func (d *debugPort) storeStatus() api.Store {
 // ratesEvery is the interval between two samples. rates keeps ratesKept intervals, which are 15 minutes.
 const ratesEvery, ratesKept = 5 * time.Second, 180
 
-// totals are counts since the start: requests, counters dropped from memory, and lost records of
-// the decision log.
+// totals are counts since the start: requests, counters dropped from memory, lost records of the
+// decision log, and failures to send events.
 type totals struct {
 	rls.Totals
-	evicted, lost uint64
+	evicted, lost, unsent uint64
 }
 
-func totalsOf(requests *rls.Service, store *store, decisions *operators.DecisionLog) totals {
+func totalsOf(requests *rls.Service, store *store, decisions *operators.DecisionLog, events *operators.Events) totals {
 	t := totals{Totals: requests.Totals()}
 	if store.redis == nil {
 		t.evicted = store.memory.Evictions.Load()
@@ -161,6 +161,9 @@ func totalsOf(requests *rls.Service, store *store, decisions *operators.Decision
 	}
 	if decisions != nil {
 		t.lost = decisions.Lost.Load()
+	}
+	if events != nil {
+		t.unsent = events.Failed.Load()
 	}
 	return t
 }
@@ -218,11 +221,12 @@ func (r *rates) latest() api.Rates {
 	return all[max(0, len(all)-3)].until(all[len(all)-1])
 }
 
-// minute returns the growth of Undecided, evicted and lost in the last minute, or since the start.
+// minute returns the growth of Undecided, evicted, lost and unsent in the last minute, or since the start.
 func (r *rates) minute() (grown totals) {
 	all := r.all()
 	now, was := all[len(all)-1], all[max(0, len(all)-1-int(time.Minute/ratesEvery))]
-	grown.Undecided, grown.evicted, grown.lost = now.Undecided-was.Undecided, now.evicted-was.evicted, now.lost-was.lost
+	grown.Undecided, grown.evicted = now.Undecided-was.Undecided, now.evicted-was.evicted
+	grown.lost, grown.unsent = now.lost-was.lost, now.unsent-was.unsent
 	return grown
 }
 

@@ -31,7 +31,7 @@ func TestRates(t *testing.T) {
 		began := time.Now()
 		r := newRates(func() totals {
 			seconds := uint64(time.Since(began) / time.Second)
-			return totals{rls.Totals{Decided: 100 * seconds, Denied: 10 * seconds, Undecided: 2 * seconds}, 3 * seconds, 4 * seconds}
+			return totals{rls.Totals{Decided: 100 * seconds, Denied: 10 * seconds, Undecided: 2 * seconds}, 3 * seconds, 4 * seconds, 5 * seconds}
 		})
 		if got := r.latest(); got.Decisions != 0 || got.Denials != 0 || len(r.history()) != 0 {
 			t.Errorf("at the start: %+v %v", got, r.history())

@@ -92,6 +92,17 @@ func TestProblemsOfRedis(t *testing.T) {
 	}
 }
 
+// TestWhatHasNoEffect has a misspelt variable, and an address at which no one accepts events.
+func TestWhatHasNoEffect(t *testing.T) {
+	t.Setenv("REDIS_ULR", "127.0.0.1:6379")
+	rules := "domain: api\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1, notify: [80]}}]"
+	f := start(t, "--config="+directory(t, rules), "--events-url=http://"+testenv.OwnAddr(t))
+	misspelt := "amber|The variable REDIS_ULR has no effect: did you mean REDIS_URL?|#nothing-is-limited"
+	f.wantProblems(misspelt)
+	f.askMany("alice")
+	f.wantProblems("amber|EVENTS_URL does not accept events about used budgets|The log says why.", misspelt)
+}
+
 // TestProblems causes all other problems.
 func TestProblems(t *testing.T) {
 	t.Parallel()
@@ -101,7 +112,7 @@ func TestProblems(t *testing.T) {
 		switches := []string{"amber|SHADOW_MODE is on|No request is denied.|#nothing-is-limited", "amber|QUOTA_MODE is on"}
 		f.wantProblems(switches...)
 		replace(t, dir+"/rules.yaml", "domain: api\ndescriptors: [{keey: user}]\n")
-		f.wantProblems(append([]string{"amber|New rules are refused: " + dir + "/rules.yaml:2:15|The rules of |UTC are in use. A restart would fail."}, switches...)...)
+		f.wantProblems(append([]string{"amber|New rules are refused: " + dir + "/rules.yaml:2:15|(and 1 more)|The rules of |UTC are in use. A restart would fail."}, switches...)...)
 		first := f.operators.Status().Rules
 		replace(t, dir+"/rules.yaml", "domain: api\n unit: 2\n")
 		f.wantProblems(append([]string{"amber|rules.yaml:2: invalid YAML"}, switches...)...)
@@ -177,7 +188,10 @@ func TestProblems(t *testing.T) {
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")
 		_, list, _, _, err := shared.Changes(t.Context(), 0, "?")
 		testenv.OK(t, err)
-		testenv.Must(shared.Change(t.Context(), 0, append(list, "")[0], "12345678", false, changes))(t)
+		newest := append(list, "")[0]
+		for some := range slices.Chunk(changes, 1000) {
+			newest = testenv.Must(shared.Change(t.Context(), 0, newest, "12345678", false, some))(t)
+		}
 		testenv.OK(t, shared.Close())
 		f.wantProblems(empty, "amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
 	})

@@ -33,7 +33,7 @@ type secret struct {
 }
 
 // openSecrets reads the secrets that the settings name, and the operators' token. While the server
-// runs, it reads them again at an interval.
+// runs, it reads them again at an interval. s is nil if a secret, but not the token, is the problem.
 func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 	s = &secrets{settings: o.Settings}
 	var errs []error
@@ -56,20 +56,20 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		s.list = append(s.list, secret{source, text})
 	}
 	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
+	if secrets := errors.Join(errs...); secrets != nil {
+		return nil, errors.Join(secrets, err)
 	}
 	s.settings = s.now()
-	if err := s.settings.Check(); err != nil && len(names) > 0 {
-		return nil, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
+	if invalid := s.settings.Check(); invalid != nil && len(names) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), invalid))
 	}
 	for _, secret := range s.list {
 		life.background("secrets", secret.Run)
 	}
-	if s.access.Token != nil {
+	if err == nil && s.access.Token != nil {
 		life.background("token", s.access.Token.Run)
 	}
-	return s, nil
+	return s, err
 }
 
 // now returns the settings with the current secrets.

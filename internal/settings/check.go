@@ -131,7 +131,7 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	s.Warnings = nil
 	for _, v := range ignoredVariables {
 		if value := os.Getenv(v.variable); value != "" && !strings.EqualFold(value, v.silent) {
-			s.Warnings = append(s.Warnings, Warning{v.variable, value, v.instead})
+			s.Warnings = append(s.Warnings, Warning{v.variable, value, v.instead, false})
 		}
 	}
 	s.Warnings = append(s.Warnings, misspelt(os.Environ(), slices.Collect(maps.Keys(set)))...)
@@ -141,7 +141,7 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 		switch {
 		case !set[variable]:
 		case with != "" && !set[with]:
-			s.Warnings = append(s.Warnings, Warning{variable, flag.Target.String(), with + " is off"})
+			s.Warnings = append(s.Warnings, Warning{variable, flag.Target.String(), with + " is off", false})
 		default:
 			for other := range strings.FieldsSeq(flag.Tag.Get("needs")) {
 				if !set[other] {
@@ -167,7 +167,7 @@ func misspelt(environ, names []string) (list []Warning) {
 			continue
 		}
 		if near := spelling.Nearest(strings.ToUpper(name), names); near != "" {
-			list = append(list, Warning{name, Secret(value).String(), fmt.Sprintf("did you mean %s?", near)})
+			list = append(list, Warning{name, Secret(value).String(), fmt.Sprintf("did you mean %s?", near), true})
 		}
 	}
 	return list
@@ -177,6 +177,7 @@ func misspelt(environ, names []string) (list []Warning) {
 type Warning struct {
 	Variable, Value string
 	Instead         string // the actual behaviour, as a clause
+	Misspelt        bool   // the name is nearly that of a setting
 }
 
 const bothRedis = "the settings REDIS_TLS_... apply to both Redis servers"

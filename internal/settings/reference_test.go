@@ -13,7 +13,7 @@ func TestVariablesWithoutEffect(t *testing.T) {
 		for value, warns := range map[string]bool{"": false, strings.ToUpper(v.silent): false, "7": true} {
 			var want []Warning
 			if warns {
-				want = []Warning{{v.variable, value, v.instead}}
+				want = []Warning{{v.variable, value, v.instead, false}}
 			}
 			if s, err := parse(t, map[string]string{v.variable: value}); err != nil || !slices.Equal(s.Warnings, want) {
 				t.Errorf("%s=%s: got %v %v, want %v", v.variable, value, s.Warnings, err, want)

@@ -46,8 +46,8 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// Change changes entries of a part atomically. texts are pairs of an ID and its new text; an empty text
-// removes the entry. Change returns the newest change or, if it did nothing, "behind" or "wait". See
+// Change changes entries of a part atomically. texts are up to 1000 pairs of an ID and its new text;
+// an empty text removes the entry. Change returns the newest change or, if it did nothing, "behind" or "wait". See
 // change.lua for these, and for newest, token and again. Change works even if Redis is out of memory.
 func (s *Shared) Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())

@@ -242,7 +242,7 @@ func (r *reader) listenerChoices() (choices []choice) {
 		}
 	}
 	if len(choices) == 0 && len(r.Problems) == 0 {
-		r.problem(nil, "no HTTP connection manager in the file has a rate limit filter (%s), so Envoy sends no descriptors", filterType)
+		r.problem(nil, "no HTTP connection manager in the file has a rate limit filter (%s), so Envoy sends no descriptors; weir explain takes the bucket IDs of rate_limit_quota", filterType)
 	}
 	return choices
 }

@@ -71,12 +71,18 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
 	d, a, err := askAll[operators.Denials](ctx, c, s, text, "/denials", "&"+doubted.Encode())
 	a.Now = d.At.In(a.Now.Location())
-	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
-		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
+	isOther := func(k operators.Key) bool {
+		return slices.ContainsFunc(of, func(e limiter.Entry) bool { return !k.Descriptor.MayHave(e) })
 	}
-	d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool {
-		return s.hides(l.Domain) || slices.ContainsFunc(of, func(e limiter.Entry) bool { return !l.Descriptor.MayHave(e) })
-	})
+	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
+		for i := range w.Limits {
+			w.Limits[i].Keys = slices.DeleteFunc(w.Limits[i].Keys, func(k operators.KeyDenials) bool { return isOther(k.Key) })
+		}
+		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool {
+			return s.hides(l.Domain) || len(of) > 0 && len(l.Keys) == 0
+		})
+	}
+	d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool { return s.hides(l.Domain) || isOther(l.Key) })
 	if len(d.Last) == 0 {
 		a.Note = cmp.Or(a.Note, d.Note)
 	}
