@@ -193,7 +193,7 @@ func TestMakeCommands(t *testing.T) {
 // old one.
 var wordsAtMost = map[string]int{
 	"README.md": 818, "MIGRATING.md": 953, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
-	"docs/README.md": 160, "docs/algorithms.md": 1220, "docs/at-3am.md": 971, "docs/compatibility.md": 220, "docs/console.md": 200,
+	"docs/README.md": 160, "docs/algorithms.md": 1239, "docs/at-3am.md": 971, "docs/compatibility.md": 220, "docs/console.md": 200,
 	"docs/examples.md": 1027, "docs/metrics.md": 808, "docs/operations.md": 2487, "docs/performance.md": 469, "docs/rules.md": 3341,
 	"docs/scale.md": 502, "docs/settings.md": 1068, "docs/simulate.md": 560, "docs/testing-rules.md": 761, "docs/xds.md": 362,
 }

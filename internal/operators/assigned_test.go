@@ -118,6 +118,7 @@ func TestAssign(t *testing.T) {
 					t.Errorf("step %d: got %s\nwith %s, want %s\nwith %s", i, text, list, step.want, step.list)
 				}
 				testenv.Equal(t, got.Note != "", store == nil, "step %d: there is a note", i)
+				testenv.Equal(t, got.Last != nil, got.Added+got.Changed == 1 && got.Removed == 0, "step %d: it shows the amount", i)
 			}
 			if text := log.String(); strings.Count(text, "amounts assigned") != 12 || !strings.Contains(text, `removed=1 domain=api descriptor="tenant=p" amount=2000`) || !strings.Contains(text, `audit=true by=me`) {
 				t.Errorf("the log is\n%s", text)
