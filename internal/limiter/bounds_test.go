@@ -65,7 +65,7 @@ func TestBounds(t *testing.T) {
 	}
 	for _, spec := range bounded {
 		t.Run(fmt.Sprintf("%s %d per %s burst %d", spec.Algorithm, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
-			l := must(spec)
+			l := MustLimit(spec)
 			for seed := range uint64(6) {
 				c := newSteppedClient(t, l, seed)
 				for len(c.admitted) < 120 {
@@ -85,7 +85,7 @@ func TestBounds(t *testing.T) {
 // counts, but no client waits until then.
 func TestAMomentInTheFuture(t *testing.T) {
 	for _, spec := range bounded {
-		l := must(spec)
+		l := MustLimit(spec)
 		for _, forward := range []int64{1, l.Period().Microseconds() / 3, l.Period().Microseconds(), 2*l.Period().Microseconds() + 1, 720 * l.Period().Microseconds()} {
 			c := newSteppedClient(t, l, uint64(forward))
 			c.takeAll()

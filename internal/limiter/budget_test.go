@@ -77,10 +77,7 @@ func TestWindow(t *testing.T) {
 	} {
 		tt.spec.RequestsPerUnit = 10
 		l := MustLimit(tt.spec)
-		left, err := time.ParseDuration(tt.left)
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := testenv.Must(time.ParseDuration(tt.left))(t)
 		skews := []time.Duration{0}
 		if (tt.spec.Algorithm == FixedWindow || tt.spec.Algorithm == ByCalendar) && tt.spec.DenyFor == 0 {
 			skews = []time.Duration{0, -10 * time.Minute, 10 * time.Minute}

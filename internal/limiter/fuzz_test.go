@@ -181,6 +181,9 @@ func FuzzDecide(f *testing.F) {
 				if h.Reservation != nil {
 					d.reserved[string(h.Key)] = h.Reservation
 				}
+				if s := *states[string(h.Key)]; !s.unused() && s == h.Limit.roll(s, now) && h.Limit.Expiry(s) != now+want[i].reset {
+					t.Fatalf("request %d at %d: %+v of %+v expires at %d", n, now, s, h.Limit.Spec, h.Limit.Expiry(s))
+				}
 				if diff := want[i].differs(out[i]); diff != "" {
 					t.Fatalf("request %d at %d, hit %d, %+v of %+v: got%s", n, now, i, hits[i], hits[i].Limit.Spec, diff)
 				}

@@ -34,7 +34,7 @@ const (
 // waits for the retry time, which it rounds up to a whole unit.
 func TestHerdOfWorkers(t *testing.T) {
 	for _, l := range herdLimits {
-		limit := must(l.spec)
+		limit := MustLimit(l.spec)
 		for _, phase := range []time.Duration{0, 370 * time.Millisecond} {
 			least := newHerd(t, limit, time.Millisecond, 0, phase).run(1, 1)
 			for _, w := range []struct {

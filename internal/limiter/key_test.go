@@ -15,7 +15,7 @@ import (
 )
 
 func TestKeySpelling(t *testing.T) {
-	minute := must(Spec{Unit: Minute, RequestsPerUnit: 1})
+	minute := MustLimit(Spec{Unit: Minute, RequestsPerUnit: 1})
 	alice := []Entry{{"user", "alice"}}
 	long := strings.Repeat("x", maxPart+1)
 	for _, tc := range []struct {
@@ -28,9 +28,9 @@ func TestKeySpelling(t *testing.T) {
 	}{
 		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|1m"},
 		{"prefix", Keys{Prefix: "shop:"}, alice, nil, minute, "shop:w1|api|user=alice|1m"},
-		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30s"},
-		{"calendar", Keys{}, alice, nil, must(Spec{Unit: Month, UnitMultiplier: 3, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}), "w1|api|user=alice|3M@Europe/Berlin"},
-		{"calendar of UTC", Keys{}, alice, nil, must(Spec{Unit: Week, Algorithm: ByCalendar, TimeZone: "UTC"}), "w1|api|user=alice|1w@"},
+		{"multiplier", Keys{}, alice, nil, MustLimit(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30s"},
+		{"calendar", Keys{}, alice, nil, MustLimit(Spec{Unit: Month, UnitMultiplier: 3, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}), "w1|api|user=alice|3M@Europe/Berlin"},
+		{"calendar of UTC", Keys{}, alice, nil, MustLimit(Spec{Unit: Week, Algorithm: ByCalendar, TimeZone: "UTC"}), "w1|api|user=alice|1w@"},
 		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|1m"},
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|1m"},
 		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|1m"},
@@ -80,15 +80,13 @@ func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
 		}
 		return limit.AppendKind(keys.Append(nil, domain, entries, []string{pattern}))
 	}
-	minute, hour := must(Spec{Unit: Minute}), must(Spec{Unit: Hour, Algorithm: TokenBucket})
+	minute, hour := MustLimit(Spec{Unit: Minute}), MustLimit(Spec{Unit: Hour, Algorithm: TokenBucket})
 	for _, same := range [][2][]byte{
 		{spell("api", "acme", "", 0, minute), spell("api", "acme", "", 1, hour)},
 		{spell("api", "acme", "", 0, minute), spell("api", "acme", "", 100, minute)},
 		{spell("api", "acme", "a*", 0, minute), spell("api", "apex", "a*", 0, minute)}, // one counter
 	} {
-		if a, b := Slot(same[0]), Slot(same[1]); a != b {
-			t.Errorf("%s is on slot %d, %s on slot %d, want the same", same[0], a, same[1], b)
-		}
+		testenv.Equal(t, Slot(same[0]), Slot(same[1]), "slot of %s, which is that of %s", same[0], same[1])
 	}
 	slots := map[int]bool{}
 	for i := range 20 {
@@ -124,7 +122,7 @@ func TestBucketsLoadAClusterEvenly(t *testing.T) {
 
 func TestKeyAllocatesNothing(t *testing.T) {
 	entries := []Entry{{"user", "alice"}, {"path", "/a b"}, {"token", strings.Repeat("x", 100)}}
-	limit := must(Spec{Unit: Minute})
+	limit := MustLimit(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
 	for _, keys := range []Keys{{}, {Cluster: true}} {
 		testenv.Equal(t, testing.AllocsPerRun(100, func() { buf = limit.AppendKind(keys.Append(buf[:0], "api", entries, nil)) }), 0, "%+v: allocations", keys)
@@ -164,7 +162,7 @@ func readInput(data string) input {
 func (in input) spell(keys Keys) (key string, kind int) {
 	keys.Prefix = in.Prefix
 	spelled := keys.Append(nil, in.Domain, in.Entries, in.Patterns)
-	return string(must(Spec{Unit: Unit(in.Period)}).AppendKind(spelled)), len(spelled)
+	return string(MustLimit(Spec{Unit: Unit(in.Period)}).AppendKind(spelled)), len(spelled)
 }
 
 func FuzzKeysDoNotMeet(f *testing.F) {
@@ -190,17 +188,6 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestSlot(t *testing.T) {
-	for key, want := range map[string]int{
-		"":          0,
-		"123456789": 12739, // 0x31c3, the check value of CRC-16/XMODEM
-		"foo":       12182,
-		"a{foo}{b}": 12182,
-	} {
-		testenv.Equal(t, Slot([]byte(key)), want, "%q", key)
-	}
 }
 
 // Redis computes the same slots.

@@ -14,9 +14,7 @@ func TestParseUnit(t *testing.T) {
 		"second": time.Second, "minute": time.Minute, "hour": time.Hour,
 		"day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
 	}
-	if got, want := strings.Join(UnitNames(), " "), "second minute hour day week month year"; got != want {
-		t.Errorf("units are %s, want %s", got, want)
-	}
+	testenv.Equal(t, strings.Join(UnitNames(), " "), "second minute hour day week month year", "units")
 	for name, want := range durations {
 		if u, ok := ParseUnit(strings.ToUpper(name[:1]) + name[1:]); !ok || u.Duration() != want || u.String() != name {
 			t.Errorf("ParseUnit(%q) is %v of %v, %v", name, u, u.Duration(), ok)
@@ -28,9 +26,6 @@ func TestParseUnit(t *testing.T) {
 		}
 	}
 }
-
-// must makes a limit from a valid Spec.
-func must(s Spec) *Limit { return MustLimit(s) }
 
 func TestNewLimitRefuses(t *testing.T) {
 	const (

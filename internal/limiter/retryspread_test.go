@@ -83,7 +83,7 @@ func TestRetrySpread(t *testing.T) {
 		{"a limit of few units", Spec{RequestsPerUnit: 19, Unit: Minute, Algorithm: TokenBucket}, 19, seconds(60, 60, 60)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, l := newSpreading(t), must(c.spec)
+			p, l := newSpreading(t), MustLimit(c.spec)
 			p.ask(hitOn(l, "k", c.spec.RequestsPerUnit))
 			testenv.EqualLists(t, p.retries(len(c.want), hitOn(l, "k", c.cost)), c.want, "retries")
 		})
@@ -94,9 +94,9 @@ func TestRetrySpread(t *testing.T) {
 // shared by many clients.
 func oneMinute(amount uint64) (limits []*Limit) {
 	for _, a := range []Algorithm{FixedWindow, FirstHit, SlidingWindow} {
-		limits = append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: a}))
+		limits = append(limits, MustLimit(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: a}))
 	}
-	return append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: TokenBucket, Burst: 2}))
+	return append(limits, MustLimit(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: TokenBucket, Burst: 2}))
 }
 
 // A lone client retries at the reported time, and is admitted each time.
@@ -128,10 +128,10 @@ func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 	}{
 		{append(
 			oneMinute(3),
-			must(Spec{RequestsPerUnit: 1, Unit: Minute}),
-			must(Spec{RequestsPerUnit: 10, Unit: Second, Algorithm: TokenBucket}),
-			must(Spec{RequestsPerUnit: 100, Unit: Day}),
-			must(Spec{RequestsPerUnit: 10_000, Unit: Hour, Algorithm: TokenBucket}),
+			MustLimit(Spec{RequestsPerUnit: 1, Unit: Minute}),
+			MustLimit(Spec{RequestsPerUnit: 10, Unit: Second, Algorithm: TokenBucket}),
+			MustLimit(Spec{RequestsPerUnit: 100, Unit: Day}),
+			MustLimit(Spec{RequestsPerUnit: 10_000, Unit: Hour, Algorithm: TokenBucket}),
 		), 1000, 70 * time.Millisecond, time.Second - 1, 0},
 		{oneMinute(50), 6000, 100 * time.Millisecond, 10 * time.Second, 25},
 	} {
@@ -159,7 +159,7 @@ func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 // Two clients ask at a time that is a bit earlier by the store's clock than by RetrySpread's
 // clock. The second client must retry after the first.
 func TestClocksThatDiffer(t *testing.T) {
-	p, l := newSpreading(t), must(Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: TokenBucket})
+	p, l := newSpreading(t), MustLimit(Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: TokenBucket})
 	hits, store, out := []Hit{hitOn(l, "k", 50)}, p.now.UnixMicro(), make([]Decision, 1)
 	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
 		if Decide(hits, statesOf(hits, p.states), nil, store, out) {
@@ -175,8 +175,8 @@ func TestClocksThatDiffer(t *testing.T) {
 // A client that does not retry, or retries because of another limit, gets the exact time and
 // delays no other client.
 func TestExactTimes(t *testing.T) {
-	l := must(Spec{RequestsPerUnit: 20, Unit: Minute})
-	slow, none := must(Spec{RequestsPerUnit: 1, Unit: Day}), must(Spec{Unit: Day})
+	l := MustLimit(Spec{RequestsPerUnit: 20, Unit: Minute})
+	slow, none := MustLimit(Spec{RequestsPerUnit: 1, Unit: Day}), MustLimit(Spec{Unit: Day})
 	for name, request := range map[string][]Hit{
 		"a peek":                        {{Limit: l, Key: []byte("k")}},
 		"a charge":                      {{Limit: l, Key: []byte("k"), Cost: 20, Always: true}},

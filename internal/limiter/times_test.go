@@ -29,9 +29,7 @@ func TestTimes(t *testing.T) {
 		if got.RequestsPerUnit != test.amount || got.Burst != test.burst || got.DenyFor != 0 || l.DenyFor != test.of.DenyFor {
 			t.Errorf("%s: got %+v", test.name, got.Spec)
 		}
-		if a, b := string(l.AppendKind(nil)), string(got.AppendKind(nil)); a != b {
-			t.Errorf("%s: counts on %s, want %s", test.name, b, a)
-		}
+		testenv.Equal(t, string(got.AppendKind(nil)), string(l.AppendKind(nil)), "%s: kind", test.name)
 	}
 	if l, err := NewLimit(Spec{Unlimited: true}); err != nil || l.Times(2) != l {
 		t.Errorf("unlimited: %v", err)

@@ -94,9 +94,7 @@ func TestJudgedOverrides(t *testing.T) {
 			t.Errorf("%s with %d per %d %s: got %q with %d unmatched, want %q", test.descriptor, test.amount, test.multiplier, test.unit, got, p.Unmatched, test.want)
 		}
 		unjudged := slices.Contains([]string{"nobody=a", "shared=xy", "user=a path=/login"}, test.descriptor)
-		if rule := res.Statuses[0].Rule; (rule == nil) != unjudged {
-			t.Errorf("%s: the answer carries what %v says", test.descriptor, rule)
-		}
+		testenv.Equal(t, res.Statuses[0].Rule == nil, unjudged, "%s: the answer has no rule", test.descriptor)
 		key, _, _ := strings.Cut(test.descriptor, "=")
 		if labels := p.Hits[0].Limit.Series.Labels(); labels.Limit != "override" || labels.Rule != key && !unjudged || labels.Rule != "override" && unjudged {
 			t.Errorf("%s: metrics have the labels %+v", test.descriptor, labels)

@@ -92,12 +92,6 @@ var groupKeys = []string{"backend", "model"}
 // Each case first uses up limits with one request for each descriptor, and then decides another request.
 func TestQuotaGroups(t *testing.T) {
 	tree := load(t, groupRules)
-	list := func(text string) (list []Descriptor) {
-		for part := range strings.SplitSeq(text, ", ") {
-			list = append(list, words(part))
-		}
-		return list
-	}
 	for _, test := range []struct {
 		used, asked string
 		denied      bool
@@ -117,11 +111,11 @@ func TestQuotaGroups(t *testing.T) {
 		{"backend=a model=m user=u, user=u", "backend=a model=m user=u, user=u", false, 0, ""}, // each limit of user=u is a group of its own
 		{"user=u", "user=u", false, 0, "none"},
 	} {
-		r := Request{Domain: "api", Descriptors: list(test.asked)}
+		r := Request{Domain: "api", Descriptors: each(test.asked)}
 		for _, opts := range []Options{{GroupKeys: groupKeys}, {GroupKeys: groupKeys, ShadowMode: true}} {
 			var res Result
 			store, planner := counters{}, New(opts)
-			for _, d := range list(test.used) {
+			for _, d := range each(test.used) {
 				decide(t, planner, tree, store, &Request{Domain: "api", Descriptors: []Descriptor{d}}, &res)
 			}
 			decide(t, planner, tree, store, &r, &res)

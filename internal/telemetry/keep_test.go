@@ -39,9 +39,7 @@ func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want 
 	for s, units := range l.Sums() {
 		got += fmt.Sprintf(" %s.%s:%d", s.Domain, s.Key1, units[TotalHits])
 	}
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.Equal(t, got, want, "series")
 	if n, err := testutil.GatherAndCount(reg, "weir_limit_hits_total"); err != nil || n != 3*own { // one per outcome
 		t.Errorf("%d series of limits' own, want %d (error: %v)", n, 3*own, err)
 	}
@@ -150,9 +148,7 @@ func TestValuesMakeRoom(t *testing.T) {
 			t.Helper()
 			const name = "ratelimit_service_rate_limit_total_hits"
 			prometheus = "# HELP " + name + " Requested units.\n# TYPE " + name + " counter\n" + strings.ReplaceAll(prometheus, "{", name+`{domain="api",`)
-			if err := testutil.CollectAndCompare(l, strings.NewReader(prometheus), name); err != nil {
-				t.Error(err)
-			}
+			testenv.OK(t, testutil.CollectAndCompare(l, strings.NewReader(prometheus), name))
 			got := map[string]uint64{}
 			for labels, sums := range l.Sums() {
 				got[labels.Key1+"."+labels.More] = sums[TotalHits]
@@ -185,16 +181,9 @@ func TestValuesMakeRoom(t *testing.T) {
 // TestManySeriesLeave adds and removes limits again and again while requests count, some of them in
 // new series. Other programs may delay a request, but not in every round.
 func TestManySeriesLeave(t *testing.T) {
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	const series = 300_000
 	l, _ := newUsage()
-	before, late := heap(), 0
+	before, late := testenv.LiveHeap(), 0
 	count := func(key string, i int) {
 		l.of(limiter.LabelSet{Domain: "api", Key1: key, Rule: strconv.Itoa(i), Limit: "minute"}.Series())
 	}
@@ -227,7 +216,7 @@ func TestManySeriesLeave(t *testing.T) {
 	if max(longest[0], longest[1]) > 0.5 {
 		t.Errorf("a request waits for %.2f of the time in which series are marked and removed", longest)
 	}
-	if grown := heap() - before; grown > 8<<20 {
+	if grown := testenv.LiveHeap() - before; grown > 8<<20 {
 		t.Errorf("the heap grew by %d KiB, want about none", grown>>10)
 	}
 	runtime.KeepAlive(l)

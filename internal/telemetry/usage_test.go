@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // The number of series is bounded for any number of values and of concurrent requests. Further
@@ -37,9 +38,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	const most, more = maxDetailed + 1, (values - maxDetailed) * workers
 	got := fmt.Sprint(len(all), " series, ", sum, " hits, ", all[limit.Series.Labels()][TotalHits], " under the rule, ",
 		testutil.ToFloat64(l.overflow), " too many, logged ", strings.Count(log.String(), "maximum number of metric series"))
-	if want := fmt.Sprint(most, " series, ", values*workers, " hits, ", more, " under the rule, ", more, " too many, logged ", 1); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	testenv.Equal(t, got, fmt.Sprint(most, " series, ", values*workers, " hits, ", more, " under the rule, ", more, " too many, logged ", 1), "counted")
 	if l.addDetail(detail{limit.Series.Domain(), "late"}, limit.Series.Rule()) != nil { // other requests took the last series
 		t.Error("there are more series than allowed")
 	}

@@ -1,9 +1,12 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,6 +39,14 @@ func Eventually(tb testing.TB, check func() error) {
 // for a channel with a deadline.
 func Pass(d time.Duration) {
 	<-time.After(d) //nolint:forbidigo // there is nothing else to wait for
+}
+
+// Running calls run in the background until stop is called. stop waits until run has returned.
+func Running(run func(context.Context)) (stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	return func() { end(); running.Wait() }
 }
 
 // RaceDetector reports whether the test was built with -race. Then a sync.Pool drops
@@ -71,6 +82,15 @@ func ProcessorTime(tb testing.TB) time.Duration {
 	var used syscall.Rusage
 	OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// LiveHeap returns the size of the live heap in bytes.
+func LiveHeap() int64 {
+	runtime.GC()
+	runtime.GC() // a second time, for pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // Until is like Eventually, but waits until ok returns true. what describes that condition in the error.

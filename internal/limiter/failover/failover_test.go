@@ -15,6 +15,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // errDown is the error of a store that is down.
@@ -76,12 +77,7 @@ weir_failure_mode_decisions_total{mode="deny"} %d
 weir_failure_mode_decisions_total{mode="error"} %d
 weir_failure_mode_decisions_total{mode="local"} %d
 `, allow, deny, errors, local)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) != 0 {
-		t.Errorf("lint: %v, error %v", problems, err)
-	}
+	testenv.OK(t, testutil.GatherAndCompare(reg, strings.NewReader(want)))
 }
 
 // Local counters are dropped when the store has worked again for a while, not when another part

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 func atOnce(amount uint64) *limiter.Limit {
@@ -44,14 +45,14 @@ func TestHoldsAreBounded(t *testing.T) {
 // A released hold leaves nothing behind.
 func TestHoldsLeaveNothing(t *testing.T) {
 	f := newFixture(t, 0)
-	l, before := atOnce(10_000), heapBytes()
+	l, before := atOnce(10_000), testenv.LiveHeap()
 	for n := range uint64(50_000) {
 		f.set(time.Duration(n) * time.Microsecond)
 		if f.hold(l, "k", n, false); n >= 10 {
 			f.hold(l, "k", n-10, true)
 		}
 	}
-	if used, grown := f.hold(l, "k", 0, true).Used, heapBytes()-before; used != 10 || grown > 100_000 {
+	if used, grown := f.hold(l, "k", 0, true).Used, testenv.LiveHeap()-before; used != 10 || grown > 100_000 {
 		t.Errorf("%d holds, want 10, which take %d bytes after 50,000 were released", used, grown)
 	}
 	runtime.KeepAlive(f)

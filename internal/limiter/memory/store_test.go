@@ -106,20 +106,12 @@ func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// heapBytes returns the size of the live heap.
-func heapBytes() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // After a flood of counters, the store frees the memory of expired ones, even if some counters
 // stay.
 func TestExpiryFreesMemory(t *testing.T) {
 	const n, stay = 100_000, 1000
 	f := newFixture(t, 0)
-	before := heapBytes()
+	before := testenv.LiveHeap()
 	for i := range n {
 		limit := perMinute
 		if i%(n/stay) == 0 {
@@ -127,7 +119,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 		}
 		f.decide(hit(limit, 1, "a key of forty bytes and a number ", i))
 	}
-	flooded := heapBytes() - before
+	flooded := testenv.LiveHeap() - before
 	for _, c := range []struct {
 		after time.Duration
 		kept  int
@@ -138,7 +130,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 			f.decide(hit(perDay, 0, "peek"))
 		}
 		f.expect(c.kept, 0)
-		if left := heapBytes() - before; left > c.most {
+		if left := testenv.LiveHeap() - before; left > c.most {
 			t.Errorf("%d bytes left of %d for %d of %d counters", left, flooded, c.kept, n)
 		}
 	}
@@ -150,7 +142,7 @@ func TestBytesPerCounter(t *testing.T) {
 	const n, most = 200_000, 118
 	f := newFixture(t, 0)
 	hits, out := []limiter.Hit{{Limit: perDay, Cost: 1}}, make([]limiter.Decision, 1)
-	live := heapBytes()
+	live := testenv.LiveHeap()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range n {
@@ -158,7 +150,7 @@ func TestBytesPerCounter(t *testing.T) {
 		testenv.Must(f.Decide(context.Background(), hits, out))(t)
 	}
 	runtime.ReadMemStats(&after)
-	live = heapBytes() - live
+	live = testenv.LiveHeap() - live
 	if live > most*n {
 		t.Errorf("%d bytes live for %d counters, want at most %d for each", live, n, most)
 	}

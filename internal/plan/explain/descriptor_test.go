@@ -62,9 +62,7 @@ func TestFormatDescriptor(t *testing.T) {
 	} {
 		testenv.Equal(t, FormatDescriptor(tt.entries), tt.want, "%q", tt.entries)
 	}
-	if got, want := FormatDomain("-a'\\,=\n"), `\-a\x27\\,=\x0a`; got != want {
-		t.Errorf("got domain %s, want %s", got, want)
-	}
+	testenv.Equal(t, FormatDomain("-a'\\,=\n"), `\-a\x27\\,=\x0a`, "domain")
 }
 
 func TestQuote(t *testing.T) {

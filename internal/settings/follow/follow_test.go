@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -21,14 +20,6 @@ import (
 func TestMain(m *testing.M) {
 	tlsEvery = 5 * time.Millisecond
 	goleak.VerifyTestMain(m)
-}
-
-// running runs a function until stop is called. stop waits until the function has returned.
-func running(run func(context.Context)) (stop func()) {
-	ctx, end := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() { run(ctx) })
-	return func() { end(); group.Wait() }
 }
 
 // follow opens a Text of the file at path.
@@ -56,7 +47,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		s := follow(t, path, log)
-		defer running(s.Run)()
+		defer testenv.Running(s.Run)()
 		for _, step := range []struct {
 			change     func()
 			text, line string
@@ -97,7 +88,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			}
 			return strings.Repeat("x", readings), nil
 		}}))(t)
-		stop := running(s.Run)
+		stop := testenv.Running(s.Run)
 		begun := time.Now()
 		for _, step := range []struct {
 			at, wait time.Duration

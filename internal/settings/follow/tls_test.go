@@ -58,7 +58,7 @@ func (s *side) write(name string, content []byte) string {
 func (s *side) client() *TLS {
 	s.t.Helper()
 	c := testenv.Must(OpenTLS(s.opts))(s.t)
-	s.t.Cleanup(running(c.Run))
+	s.t.Cleanup(testenv.Running(c.Run))
 	return c
 }
 
@@ -169,14 +169,9 @@ func TestBadFiles(t *testing.T) {
 	ours := testenv.NewAuthority(t)
 	certificate, key := ours.Issue(t, "weir.example")
 	_, otherKey := ours.Issue(t, "weir.example")
-	dir := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		testenv.OK(t, os.WriteFile(path, content, 0o600))
-		return path
-	}
-	crt, pem, other := file("tls.crt", certificate), file("tls.key", key), file("other.key", otherKey)
-	empty, absent := file("empty", nil), filepath.Join(dir, "absent")
+	files := newSide(t, nil, nil)
+	crt, pem, other := files.write("tls.crt", certificate), files.write("tls.key", key), files.write("other.key", otherKey)
+	empty, absent, dir := files.write("empty", nil), filepath.Join(files.dir, "absent"), files.dir
 
 	for _, test := range []struct {
 		name string

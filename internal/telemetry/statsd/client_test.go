@@ -1,7 +1,6 @@
 package statsd
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,14 +21,6 @@ import (
 func TestMain(m *testing.M) {
 	lastFlush = time.Minute // for busy machines
 	goleak.VerifyTestMain(m)
-}
-
-// run runs a client until stop is called. stop waits for the last flush.
-func run(c *Client) (stop func()) {
-	ctx, end := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { c.Run(ctx) })
-	return func() { end(); running.Wait() }
 }
 
 // sums is a source whose totals a test sets.
@@ -121,7 +112,7 @@ func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	stop = run(New(opts))
+	stop = testenv.Running(New(opts).Run)
 	t.Cleanup(stop)
 	return stop
 }
@@ -267,10 +258,10 @@ func TestSlowServer(t *testing.T) {
 	for i := range 200_000 { // more than the kernel buffers
 		list = append(list, count(fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i), 7))
 	}
-	stop := run(New(Options{
+	stop := testenv.Running(New(Options{
 		Source: slices.Values(list), Network: "tcp", Address: listener.Addr().String(), Interval: time.Hour,
 		Logger: slog.New(slog.DiscardHandler),
-	}))
+	}).Run)
 	began := time.Now()
 	stop()
 	if took := time.Since(began); took > time.Minute {
