@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -107,8 +108,8 @@ func testSilentNodes(t *testing.T, c *cluster) {
 	} {
 		calls.Go(func() {
 			began := time.Now()
-			if err := call(); !errors.Is(err, limiter.ErrUnavailable) {
-				t.Errorf("%s: got error %v, want one that wraps %v", name, err, limiter.ErrUnavailable)
+			if err := call(); !errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != conn.KindTimeout {
+				t.Errorf("%s: got error %v, want one that wraps %v, of kind %s", name, err, limiter.ErrUnavailable, conn.KindTimeout)
 			}
 			if took := time.Since(began); took > 2*o.Main.Timeout {
 				t.Errorf("%s took %v, want one timeout of %v", name, took, o.Main.Timeout)

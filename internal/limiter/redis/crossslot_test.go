@@ -167,13 +167,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 					p.main.queues.Close()
 					p.main.queues.Idle()
 				}()
-				testenv.Until(t, "the store refuses others", func() bool {
-					entered := p.main.queues.Enter()
-					if entered {
-						p.main.queues.Exit()
-					}
-					return !entered
-				})
+				p.untilClosing(t)
 				hits := []limiter.Hit{hit("year", perYear, 1), hit("second", limit, 1)}
 				if _, err := p.Decide(ctx, hits, make([]limiter.Decision, 2)); !errors.Is(err, queue.ErrClosed) {
 					t.Errorf("got error %v, want %v", err, queue.ErrClosed)

@@ -29,6 +29,9 @@ func TestDifferential(t *testing.T) {
 				t.Parallel()
 				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
+					if n == 0 {
+						o.Main.Network, o.Main.Addr = "unix", r.Socket()
+					}
 					if n%2 == 0 {
 						return open(t, o)
 					}

@@ -1,9 +1,12 @@
 package redis
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -38,11 +41,13 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 
 // With TLS, go-redis does not notice that the peer has closed a connection.
 func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
-	server, client := certificates(t)
+	https := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	defer https.Close()
+	server, client := https.TLS, https.Client().Transport.(*http.Transport).TLSClientConfig
 	r := miniredis.NewMiniRedis()
 	testenv.OK(t, r.StartTLS(server))
 	defer r.Close()
-	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: always(client), Timeout: long}})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: func() *tls.Config { return client }, Timeout: long}})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"runtime"
 	"strconv"
 	"strings"
@@ -53,6 +55,76 @@ func TestRefusalIsShort(t *testing.T) {
 	if err := mustFail(t, s); conn.Classify(err) != conn.KindAuth || strings.Contains(err.Error(), "halibut") {
 		t.Errorf("got error %v of kind %s, want %s and no password", err, conn.Classify(err), conn.KindAuth)
 	}
+}
+
+// TestOpenConnectionsAreReplaced has a Redis that accepts two passwords. The connection with the
+// first password must be closed, because an expiring token would break it.
+func TestOpenConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	r := testenv.RedisServer(t)
+	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">first2", "~*", "+@all")
+	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", Timeout: 100 * time.Millisecond})
+	c := conn.Open(o, slog.New(slog.DiscardHandler))
+	defer c.Close()
+	ids := func() map[string]bool {
+		found := map[string]bool{}
+		list := testenv.Must(c.Current().Do(t.Context(), "client", "list").Text())(t)
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, "user=weir") {
+				id, _, _ := strings.Cut(line, " ")
+				found[id] = true
+			}
+		}
+		return found
+	}
+	first := ids()
+	if again := ids(); len(first) != 1 || len(again) != 1 {
+		t.Errorf("connections %v, then %v, want one", first, again)
+	}
+	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "first2", Timeout: 100 * time.Millisecond})
+	testenv.Until(t, "the connection is another one", func() bool {
+		for id := range ids() {
+			if first[id] {
+				return t.Failed()
+			}
+		}
+		return true
+	})
+	testenv.Equal(t, c.Failed(errors.New("ERR first2, not first")).Error(), "ERR ***, not ***", "text without passwords")
+}
+
+// TestSentinelsAreReplaced changes to an unknown primary, and then to other sentinels with
+// another primary. No call fails.
+func TestSentinelsAreReplaced(t *testing.T) {
+	t.Parallel() // it waits for sentinels
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	testenv.RedisReplica(t, first)
+	testenv.RedisReplica(t, second)
+	old, other := testenv.RedisSentinel(t, first, steady), testenv.RedisSentinel(t, second, steady)
+	at := func(primary string, r *testenv.Redis) Server {
+		return Server{Type: conn.Sentinel, Primary: primary, Addr: r.Addr(), Timeout: long}
+	}
+	o, now := changing(at("weir", old))
+	c := conn.Open(o, slog.New(slog.DiscardHandler))
+	defer c.Close()
+	counts := func(r *testenv.Redis) func() bool {
+		admin := connect(t, r)
+		return func() bool {
+			testenv.OK(t, c.Current().Incr(t.Context(), "k").Err())
+			return t.Failed() || do(t, admin, "exists", "k").(int64) == 1
+		}
+	}
+	testenv.Until(t, "the first counts", counts(first))
+	next := at("nobody", other)
+	now.Store(&next)
+	testenv.Until(t, "nobody is refused", func() bool {
+		err := c.Refused()
+		return err != nil && strings.Contains(err.Error(), "the sentinels know no primary of this name")
+	})
+	next = at("weir", other)
+	now.Store(&next)
+	testenv.Until(t, "the second counts", counts(second))
+	testenv.Until(t, "the change is accepted", func() bool { return c.Refused() == nil })
 }
 
 // testRotations changes the password of a cluster hundreds of times.

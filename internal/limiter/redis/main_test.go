@@ -3,7 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -142,11 +141,6 @@ func do(t testing.TB, c *redis.Client, args ...any) any {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return reply
-}
-
-// always returns a function that always returns config.
-func always(config *tls.Config) func() *tls.Config {
-	return func() *tls.Config { return config }
 }
 
 // ask requests one unit of a limit.

@@ -185,9 +185,8 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 			f.want("first", false, 1, hit("k", two, 2))
 			f.want("second", true, 1, hit("k", two, 1))
 			c.change(f)
-			if _, denied, _ := f.ask(c.ask); denied != c.denied {
-				t.Errorf("denied %t, want %t", denied, c.denied)
-			}
+			_, denied, _ := f.ask(c.ask)
+			testenv.Equal(t, denied, c.denied, "denied")
 		})
 	}
 }
@@ -386,9 +385,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Algorithm: limiter.FirstHit, DenyFor: c.denyFor})
 		key := c.unit.String()
 		for n, over := range []bool{false, false, true, true} {
-			if d := mustAsk(t, p.Store, key, l); d.Over != over {
-				t.Errorf("request %d: over is %t", n, d.Over)
-			}
+			testenv.Equal(t, mustAsk(t, p.Store, key, l).Over, over, "request %d: over", n)
 		}
 		if keys, ttl := p.first.Keys(), p.first.TTL(key); len(keys) != 1 || ttl != c.ttl {
 			t.Errorf("keys %v, which live for %v, want one for %v", keys, ttl, c.ttl)

@@ -86,9 +86,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Errorf("reports are wanted: %t, there are %d (errors: %v, %v)", wanted, len(reports), err, errOfReports)
 	}
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("k")}}
-	if _, err := s.Peek(t.Context(), hits); err != nil {
-		t.Error(err)
-	}
+	testenv.Must(s.Peek(t.Context(), hits))(t)
 	testenv.OK(t, s.Reset(t.Context(), hits))
 }
 
@@ -126,9 +124,7 @@ func checkWhole(t *testing.T, able *fixture, s *Store, limits []*limiter.Limit) 
 		}
 		out, _ := mustDecide(t, able, peek...)
 		for i, key := range keys {
-			if want := int64(c.before[i] + c.change[i]); out[i].Used != want {
-				t.Errorf("%s: %d used of %s, want %d", c.name, out[i].Used, key, want)
-			}
+			testenv.Equal(t, out[i].Used, int64(c.before[i]+c.change[i]), "%s: used of %s", c.name, key)
 			if able.do("pttl", key).(int64) == -1 {
 				t.Errorf("%s: %s never expires", c.name, key)
 			}

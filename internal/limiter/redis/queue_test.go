@@ -27,6 +27,18 @@ func (s *Store) untilWaiting(t testing.TB, hits int) {
 	})
 }
 
+// untilClosing waits until the store refuses requests because it closes.
+func (s *Store) untilClosing(t testing.TB) {
+	t.Helper()
+	testenv.Until(t, "the store closes", func() bool {
+		entered := s.main.queues.Enter()
+		if entered {
+			s.main.queues.Exit()
+		}
+		return !entered
+	})
+}
+
 // rest waits until no call is in flight, including calls for callers that have left.
 func rest(s *Store) {
 	for _, b := range s.backends {
@@ -148,13 +160,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	testenv.Until(t, "the store closes", func() bool {
-		entered := s.main.queues.Enter()
-		if entered {
-			s.main.queues.Exit()
-		}
-		return !entered
-	})
+	s.untilClosing(t)
 	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("got error %v, want %v", err, queue.ErrClosed)
 	}
@@ -172,9 +178,7 @@ func TestCloseIsBounded(t *testing.T) {
 	for range queue.MaxQueue / queue.MaxBatch { // their calls together take longer than Close may wait
 		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	testenv.OK(t, s.Close())
 	if _, running, _ := s.main.queues.Stats(); running {
 		t.Error("calls go on after Close")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -18,6 +19,7 @@ import (
 func TestOneRequestIsOneCommand(t *testing.T) {
 	s := newFixture(t, Options{})
 	mustAsk(t, s, "warm", perYear) // connects and loads the script
+	testenv.Equal(t, s.value("weir_redis_errors_total", conn.KindNoScript), 1, "counted errors of a missing script")
 
 	var hits []limiter.Hit
 	for i, spec := range []limiter.Spec{
@@ -195,41 +197,66 @@ func TestNothingIsWrittenInVain(t *testing.T) {
 	}
 }
 
+// A value that is no state of the counter counts as unused, and the first charge replaces it.
 func TestForeignValuesCountAsUnused(t *testing.T) {
-	now := time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
+	now := time.Now()
 	s := newFixture(t, Options{Now: func() time.Time { return now }})
-	window := now.UnixMicro() / time.Hour.Microseconds()
-	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
+	window := now.UnixMicro() / (365 * 24 * time.Hour).Microseconds()
+	yearly, holds := yearly(100), atOncePerHour(3)
+	log := storetest.Must(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.SlidingLog, DenyFor: time.Minute})
 	for _, c := range []struct {
 		name    string
+		limit   *limiter.Limit
 		command []any
-		want    int64
+		want    int64 // units used before
 	}{
-		{"other text", []any{"set", "k", "hello"}, 1},
-		{"negative", []any{"set", "k", fmt.Sprintf("%d -5", window)}, 1},
-		{"more than a counter holds", []any{"set", "k", fmt.Sprintf("%d 4503599627370497", window)}, 1},
-		{"a window beyond all numbers", []any{"set", "k", strings.Repeat("9", 400) + " 5"}, 1},
-		{"four numbers", []any{"set", "k", fmt.Sprintf("%d 5 6 7", window)}, 1},
-		{"another type", []any{"rpush", "k", "a", "b"}, 1},
-		{"a state of a window that is over", []any{"set", "k", fmt.Sprintf("%d 5", window-1)}, 1},
-		{"a window beyond the last in one number", []any{"set", "k", "9000000000000005"}, 1},
-		{"a negative number", []any{"set", "k", fmt.Sprintf("-%d000005", window)}, 1},
-		{"a number in other words", []any{"set", "k", "0x5"}, 1},
-		{"no number", []any{"set", "k", "nan"}, 1},
-		{"a state", []any{"set", "k", fmt.Sprintf("%d 5", window)}, 6},
-		{"a state in one number that Redis cannot increment", []any{"set", "k", fmt.Sprintf("0%d000005", window)}, 6},
-		{"a state in one number", []any{"set", "k", fmt.Sprintf("%d000005", window)}, 6},
+		{"other text", yearly, []any{"set", "k", "hello"}, 0},
+		{"negative", yearly, []any{"set", "k", fmt.Sprintf("%d -5", window)}, 0},
+		{"more than a counter holds", yearly, []any{"set", "k", fmt.Sprintf("%d 4503599627370497", window)}, 0},
+		{"a window beyond all numbers", yearly, []any{"set", "k", strings.Repeat("9", 400) + " 5"}, 0},
+		{"four numbers", yearly, []any{"set", "k", fmt.Sprintf("%d 5 6 7", window)}, 0},
+		{"another type", yearly, []any{"rpush", "k", "a", "b"}, 0},
+		{"a state of a window that is over", yearly, []any{"set", "k", fmt.Sprintf("%d 5", window-1)}, 0},
+		{"a window beyond the last in one number", yearly, []any{"set", "k", "9000000000000005"}, 0},
+		{"a negative number", yearly, []any{"set", "k", fmt.Sprintf("-%d000005", window)}, 0},
+		{"a number in other words", yearly, []any{"set", "k", "0x5"}, 0},
+		{"no number", yearly, []any{"set", "k", "nan"}, 0},
+		{"a state", yearly, []any{"set", "k", fmt.Sprintf("%d 5", window)}, 5},
+		{"a state in one number that Redis cannot increment", yearly, []any{"set", "k", fmt.Sprintf("0%d000005", window)}, 5},
+		{"a state in one number", yearly, []any{"set", "k", fmt.Sprintf("%d000005", window)}, 5},
+
+		{"a text for holds", holds, []any{"set", "k", "hello"}, 0},
+		{"a list for holds", holds, []any{"rpush", "k", "a", "b"}, 0},
+		{"a hash for holds", holds, []any{"hset", "k", "a", "b"}, 0},
+		{"holds beyond all times", holds, []any{"zadd", "k", "1e300", "a"}, 0},
+		{"holds at the end of time", holds, []any{"zadd", "k", "+inf", "a", "1", "b"}, 0},
+		{"holds before all times", holds, []any{"zadd", "k", "-inf", "a", "-5", "b"}, 0},
+		{"holds that ended long ago", holds, []any{"zadd", "k", "5", "a", "5.5", "b"}, 0},
+		{"names of any length", holds, []any{"zadd", "k", fmt.Sprint(now.Add(time.Minute).UnixMicro()), "a"}, 1},
+		{"times with a fraction", holds, []any{"zadd", "k", fmt.Sprintf("%d.5", now.Add(time.Minute).UnixMicro()), "a"}, 1},
+		{"later than a period from now", holds, []any{"zadd", "k", fmt.Sprint(now.Add(1000 * time.Hour).UnixMicro()), "a"}, 1},
+
+		{"a text for a log", log, []any{"set", "k", "hello"}, 0},
+		{"a hash for a log", log, []any{"hset", "k", "a", "b"}, 0},
+		{"a log of no times", log, []any{"rpush", "k", "a", "b"}, 0},
+		{"a log before all times", log, []any{"rpush", "k", "-1e300", "-5"}, 0},
+		{"a log beyond all times", log, []any{"rpush", "k", "1e300"}, 1},
+		{"a ban that is over", log, []any{"rpush", "k", -now.Add(-time.Second).UnixMicro(), now.UnixMicro()}, 1},
 	} {
 		s.do("del", "k")
 		s.do(c.command...)
-		if out, _ := mustDecide(t, s, hit("k", hourly, 0)); out[0].Used != c.want-1 {
-			t.Errorf("%s: %d used before any charge, want %d", c.name, out[0].Used, c.want-1)
-		}
-		// The second request must see the first.
-		for i := range int64(2) {
-			if d := mustAsk(t, s, "k", hourly); d.Used != c.want+i {
-				t.Errorf("%s: %d used after %d charges, want %d", c.name, d.Used, i+1, c.want+i)
+		// The second charge must see the first.
+		for i, h := range []limiter.Hit{hit("k", c.limit, 0), hit("k", c.limit, 1), hit("k", c.limit, 1), refund("k", c.limit, 1)} {
+			if c.limit == holds {
+				h.Hold = holding("k", holds, min(i, 2), false).Hold
 			}
+			want := c.want + []int64{0, 1, 2, 1}[i]
+			if out, denied := mustDecide(t, s, h); denied || out[0].Already || out[0].Used != want || out[0].ResetAfter > c.limit.Period() {
+				t.Errorf("%s, request %d: denied is %v, %+v, want %d used", c.name, i, denied, out[0], want)
+			}
+		}
+		if ttl := s.do("pttl", "k").(int64); c.limit != yearly && (ttl <= 0 || ttl > c.limit.Period().Milliseconds()) { // INCRBY keeps the expiry
+			t.Errorf("%s: it expires in %d ms", c.name, ttl)
 		}
 	}
 }

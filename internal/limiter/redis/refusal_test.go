@@ -17,11 +17,15 @@ import (
 // A full Redis rejects writes. Denials in the same call must not fail. Otherwise a flood of new
 // keys could disable used-up limits.
 func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
-	s, two := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), yearly(2)
+	s, two, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), yearly(2), atOncePerHour(1)
+	mustDecide(t, s, holding("held", one, 1, false))
 	mustAsk(t, s, "full", two)
 	mustAsk(t, s, "full", two)
 	mustAsk(t, s, "half", two)
 	s.do("config", "set", "maxmemory", "1kb")
+	if _, denied := mustDecide(t, s, holding("held", one, 2, false)); !denied {
+		t.Error("a full Redis does not deny a second hold")
+	}
 
 	c := queue.NewCall(0, 0)
 	requests := []struct {
@@ -36,6 +40,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true},
 		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // over the limit only because of a unit that is not stored
 		{hits: []limiter.Hit{hit("other", two, 1), hit("full", two, 1)}, denied: true},
+		{hits: []limiter.Hit{holding("new hold", one, 1, false), holding("held", one, 1, true)}, fails: true},
 	}
 	for _, q := range requests {
 		c.Batch.Add(q.hits, false)
@@ -52,10 +57,12 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 			t.Errorf("request %d: error %v of kind %s, want one of kind %s", i, err, conn.Classify(err), conn.KindOOM)
 		}
 	}
-	s.do("config", "set", "maxmemory", "0")
-	if d := mustAsk(t, s, "half", two); d.Used != 2 {
-		t.Errorf("%d used, want 2: refused requests were counted", d.Used)
+	if out, _ := mustDecide(t, s, holding("held", one, 1, true)); out[0].Used != 0 || out[0].Already {
+		t.Errorf("a full Redis does not release a hold: %+v", out[0])
 	}
+	testenv.Equal(t, s.do("exists", "held", "new hold").(int64), 0, "keys of holds that are left")
+	s.do("config", "set", "maxmemory", "0")
+	testenv.Equal(t, mustAsk(t, s, "half", two).Used, 2, "used without the refused requests")
 }
 
 // A call is not repeated if its reply is lost, because Redis may have counted it.
@@ -67,9 +74,7 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	p.swallow.Store(true)
 	mustFail(t, s)
 	p.swallow.Store(false)
-	if d := mustAsk(t, s, "k", perYear); d.Used != 3 {
-		t.Errorf("%d used after three requests", d.Used)
-	}
+	testenv.Equal(t, mustAsk(t, s, "k", perYear).Used, 3, "used after three requests")
 }
 
 // After a failover, an address may lead to another Redis while open connections still lead to
@@ -83,13 +88,9 @@ func TestADemotedPrimaryIsLeft(t *testing.T) {
 	target := promoted.Addr()
 	p.target.Store(&target)
 	do(t, connect(t, old), "replicaof", "127.0.0.1", "1")
-	if err := mustFail(t, s); conn.Classify(err) != conn.KindReadOnly {
-		t.Errorf("got error %v, want one of kind %s", err, conn.KindReadOnly)
-	}
+	testenv.Equal(t, conn.Classify(mustFail(t, s)), conn.KindReadOnly, "kind of the error")
 	mustAsk(t, s, "k", perYear)
-	if n := do(t, connect(t, promoted), "exists", "k").(int64); n != 1 {
-		t.Error("the counter is not on the new primary")
-	}
+	testenv.Equal(t, do(t, connect(t, promoted), "exists", "k").(int64), 1, "counters on the new primary")
 }
 
 // proxy forwards bytes between a store and its Redis. If swallow is set, it breaks the connection
@@ -101,15 +102,6 @@ type proxy struct {
 
 	mu      sync.Mutex
 	clients []net.Conn
-}
-
-// drop breaks all connections of clients.
-func (p *proxy) drop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.clients {
-		c.Close()
-	}
 }
 
 func newProxy(t *testing.T, target string) *proxy {

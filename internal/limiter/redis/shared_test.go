@@ -258,17 +258,6 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	t.Run("nobody there", func(t *testing.T) {
 		wantErrors(t, openShared(t, Server{Addr: testenv.OwnAddr(t), Password: "swordfish"}, ""), conn.KindConnection)
 	})
-	t.Run("silent", func(t *testing.T) {
-		r := testenv.RedisServer(t)
-		s := openShared(t, Server{Addr: r.Addr(), Timeout: time.Millisecond}, "")
-		testenv.Must(s.Version(t.Context()))(t)
-		r.Pause()
-		began := time.Now()
-		if _, err := s.Version(t.Context()); conn.Classify(err) != conn.KindTimeout || time.Since(began) > 30*time.Second {
-			t.Errorf("got error %v after %v", err, time.Since(began))
-		}
-		r.Resume()
-	})
 	t.Run("replica", func(t *testing.T) {
 		primary := testenv.RedisServer(t)
 		s := openShared(t, at(primary.Addr()), "")

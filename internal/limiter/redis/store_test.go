@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -42,9 +39,8 @@ func TestRequestsOfAnySize(t *testing.T) {
 			}
 			for _, amount := range []uint64{100, 0, 100} { // amounts of the last limit
 				hits[n-1].Limit = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: l.Algorithm})
-				if _, denied := mustDecide(t, s, hits...); denied != (amount == 0) {
-					t.Errorf("%d hits: denied is %v", n, denied)
-				}
+				_, denied := mustDecide(t, s, hits...)
+				testenv.Equal(t, denied, amount == 0, "%d hits: denied", n)
 			}
 			for i := range hits {
 				hits[i].Cost = 0
@@ -57,34 +53,4 @@ func TestRequestsOfAnySize(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAddresses(t *testing.T) {
-	real := testenv.RedisServer(t)
-	for _, c := range []struct {
-		name   string
-		server Server
-	}{
-		{"host and port", Server{Addr: real.Addr()}},
-		{"host and port, tcp", Server{Addr: real.Addr(), Network: "tcp"}},
-		{"database", Server{Addr: real.Addr(), DB: 3}},
-		{"path", Server{Addr: real.Socket(), Network: "unix"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.server.Timeout = long
-			s := open(t, Options{Main: c.server})
-			testenv.OK(t, s.Ping(t.Context()))
-			if d := mustAsk(t, s, c.name, perYear); d.Used != 1 {
-				t.Errorf("the first unit makes %d used", d.Used)
-			}
-		})
-	}
-}
-
-// certificates returns the configurations of both sides of a TLS connection to 127.0.0.1.
-func certificates(t *testing.T) (server, client *tls.Config) {
-	t.Helper()
-	s := httptest.NewTLSServer(nil)
-	defer s.Close()
-	return s.TLS, s.Client().Transport.(*http.Transport).TLSClientConfig
 }

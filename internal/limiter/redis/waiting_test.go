@@ -138,9 +138,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 			s.do("client", "unpause")
 			stayed.Wait()
 			rest(s.Store)
-			if d := mustAsk(t, s, "k", perYear); d.Used != c.want+1 {
-				t.Errorf("%d used, want %d", d.Used-1, c.want)
-			}
+			testenv.Equal(t, mustAsk(t, s, "k", perYear).Used, c.want+1, "used with this request")
 		})
 	}
 }

@@ -5,23 +5,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-)
 
-// bulk returns an array of strings in Redis' protocol.
-func bulk(words ...string) string {
-	text := fmt.Sprintf("*%d\r\n", len(words))
-	for _, word := range words {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
-	}
-	return text
-}
+	"github.com/alicebob/miniredis/v2/proto"
+)
 
 // TestFramingFollowsPieces cuts replies into pieces of any length. The result must not depend on
 // the pieces.
 func TestFramingFollowsPieces(t *testing.T) {
 	const address, subscribe = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nweir\r\n", "*3\r\n$9\r\nsubscribe\r\n"
 	const subscribed = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
-	news := bulk("message", "+switch-master", "weir 127.0.0.1 1 127.0.0.1 2")
+	news := proto.Strings("message", "+switch-master", "weir 127.0.0.1 1 127.0.0.1 2")
 	for _, c := range []struct {
 		command, replies string
 		left             int // number of elements to come
@@ -43,10 +36,10 @@ func TestFramingFollowsPieces(t *testing.T) {
 		{replies: ":1\n", bad: errNoReply},
 		{replies: "\r\n", bad: errNoReply},
 		{replies: "*x\r\n", bad: errNoReply},
-		{command: address, replies: bulk("127.0.0.1", "1") + "*-1\r\n_\r\n-ERR no\r\n"},
-		{command: address, replies: bulk("127.0.0.1"), bad: errNoReply},
-		{command: "*3\r\n$8\r\nsentinel\r\n$9\r\nsentinels\r\n", replies: "*0\r\n*1\r\n" + bulk("ip", "127.0.0.1")},
-		{command: subscribe, replies: subscribed + news + bulk("pong", "") + strings.Replace(news, "*", ">", 1) + "+PONG\r\n"},
+		{command: address, replies: proto.Strings("127.0.0.1", "1") + "*-1\r\n_\r\n-ERR no\r\n"},
+		{command: address, replies: proto.Strings("127.0.0.1"), bad: errNoReply},
+		{command: "*3\r\n$8\r\nsentinel\r\n$9\r\nsentinels\r\n", replies: "*0\r\n*1\r\n" + proto.Strings("ip", "127.0.0.1")},
+		{command: subscribe, replies: subscribed + news + proto.Strings("pong", "") + strings.Replace(news, "*", ">", 1) + "+PONG\r\n"},
 		{command: subscribe, replies: subscribed + strings.Replace(news, "weir 127.0.0.1 1 127.0.0.1 2", "weir 127.0.0.1 1 127.0.0.112", 1), bad: errNoReply},
 	} {
 		for _, piece := range []int{1, 2, 3, 7, len(c.replies)} {
