@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // requestOf returns the request that decode must return for the encoding of m.
@@ -165,9 +166,7 @@ func FuzzDecide(f *testing.F) {
 		if len(c.result.Statuses) == 0 {
 			return // the request is too large
 		}
-		if got, want := len(answer.GetStatuses()), len(c.request.Descriptors); got != want {
-			t.Errorf("%d statuses for %d descriptors", got, want)
-		}
+		testenv.Equal(t, len(answer.GetStatuses()), len(c.request.Descriptors), "statuses, one for each descriptor")
 		if answer.GetDynamicMetadata() == nil {
 			t.Error("no dynamic metadata")
 		}

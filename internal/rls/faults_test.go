@@ -52,9 +52,7 @@ func TestFaultEnormousAddendRefunds(t *testing.T) {
 		}
 		expect(t, conn, fmt.Sprintf("user=grpc(%d)", addend), "OVER: OVER 0 of 2/MINUTE")
 		body := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "json"}], "hitsAddend": "%d"}]}`, addend)
-		if w := post(s.JSONHandler(), http.MethodPost, body); w.Code != http.StatusTooManyRequests {
-			t.Errorf("got %d %s, want 429", w.Code, w.Body)
-		}
+		testenv.Equal(t, post(s.JSONHandler(), http.MethodPost, body).Code, http.StatusTooManyRequests, "status")
 		for _, user := range []string{"user=grpc", "user=json"} {
 			expect(t, conn, user, "OVER: OVER 0 of 2/MINUTE for 30s")
 		}
@@ -174,9 +172,7 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 	traffic(1)
 	few := series()
 	traffic(2000)
-	if many := series(); many != few {
-		t.Errorf("%d series after one request of each kind, %d after 2000", few, many)
-	}
+	testenv.Equal(t, series(), few, "series after 2000 requests of each kind, as after one")
 }
 
 // Envoy sends the raw bytes of a header. envoyproxy/ratelimit refuses bytes that are not UTF-8

@@ -16,38 +16,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
-	"weir/internal/testenv"
 )
-
-// Both requests and errors are counted for gRPC and for HTTP, so that their ratio is right for
-// all requests together.
-func TestMetrics(t *testing.T) {
-	opts := options(t, rules)
-	s := opts.service()
-	conn := serve(t, s)
-	for range 3 {
-		testenv.Must(ask(t, conn, "user=a"))(t)
-	}
-	if _, err := ask(t, conn, ""); err == nil {
-		t.Fatal("a bad request was accepted")
-	}
-	for _, body := range []string{
-		`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "b"}]}]}`,
-		`{"domain": "api"}`,
-		`{`,
-	} {
-		post(s.JSONHandler(), http.MethodPost, body)
-	}
-	wantSeries(t, opts.registry, `
-ratelimit_service_response_time_seconds_count{grpc_method="/json"} 3
-ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 4
-ratelimit_service_should_rate_limit_error{err_type="overload"} 0
-ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0
-ratelimit_service_should_rate_limit_error{err_type="service_error"} 3
-ratelimit_service_total_requests{grpc_method="/json"} 3
-ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
-`)
-}
 
 // wantSeries compares the series of reg with want. It ignores metrics that are not in want.
 func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {

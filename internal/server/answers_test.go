@@ -68,7 +68,10 @@ func TestSettingsOfAnswers(t *testing.T) {
 			if told := f.operators.Status().Problems; len(told) != len(notes) {
 				t.Errorf("the problems are %+v, want %q", told, notes)
 			}
-			got := f.answerOverLimit()
+			for range 3 {
+				f.askMany("alice")
+			}
+			got := f.askMany("alice", "other")
 			testenv.Equal(t, got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT, tc.denied, "denied")
 			testenv.Equal(t, got.GetStatuses()[0].GetCode(), ratelimitv3.RateLimitResponse_OVER_LIMIT, "the first descriptor")
 			var headers []string
@@ -85,15 +88,6 @@ func TestSettingsOfAnswers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// answerOverLimit uses up the limit of one user, and returns the answer for this user and another.
-func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
-	f.t.Helper()
-	for range 3 {
-		f.askMany("alice")
-	}
-	return f.askMany("alice", "other")
 }
 
 // TestCalendarMonths sets USE_CALENDAR_MONTH_RATE_LIMIT: months in rules and in requests end with

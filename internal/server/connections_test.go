@@ -13,6 +13,7 @@ import (
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -29,24 +30,31 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestBoundOfConcurrentRequests sends two requests while Redis does not answer.
+// TestBoundOfConcurrentRequests sends many requests while Redis does not answer. 0 is no bound.
 func TestBoundOfConcurrentRequests(t *testing.T) {
-	t.Setenv("MAX_CONCURRENT_REQUESTS", "1")
-	onRedis, asked, release := heldRedis(t)
-	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
-	f.wantHealth(true, "OK")
-	first := make(chan error, 1)
-	go func() {
-		_, err := f.ask(context.Background(), "alice")
-		first <- err
-	}()
-	<-asked // Redis has the request but does not answer
-	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a second request at a time: got %v, want RESOURCE_EXHAUSTED", err)
-	}
-	close(release)
-	if err := <-first; err != nil {
-		t.Errorf("the first request: %v", err)
+	const requests = 300
+	for value, refused := range map[string]int{"1": requests - 1, "0": 0} {
+		t.Run(value, func(t *testing.T) {
+			t.Setenv("MAX_CONCURRENT_REQUESTS", value)
+			onRedis, asked, release := heldRedis(t)
+			f := start(t, append(onRedis, "--config="+directory(t, limited(1000)))...)
+			f.wantHealth(true, "OK")
+			answers := make(chan codes.Code, requests)
+			for range requests {
+				go func() {
+					_, err := f.ask(context.Background(), "alice")
+					answers <- status.Code(err)
+				}()
+			}
+			<-asked // Redis has a request but does not answer
+			for range refused {
+				testenv.Equal(t, <-answers, codes.ResourceExhausted, "a second request at a time")
+			}
+			close(release)
+			for range requests - refused {
+				testenv.Equal(t, <-answers, codes.OK, "a request within the bound")
+			}
+		})
 	}
 }
 
@@ -58,11 +66,9 @@ func TestBoundOfTheDuration(t *testing.T) {
 	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
 	f.wantHealth(true, "OK")
 	began := time.Now()
-	testenv.Eventually(t, func() error { // a busy machine may miss such a short timeout
-		if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-			return fmt.Errorf("without an answer of Redis: got %v, want UNAVAILABLE", err)
-		}
-		return nil
+	testenv.Becomes(t, "without an answer of Redis", codes.Unavailable, func() codes.Code { // a busy machine may miss such a short timeout
+		_, err := f.ask(t.Context(), "alice")
+		return status.Code(err)
 	})
 	if took := time.Since(began); took > heldPatience/2 {
 		t.Errorf("it took %v", took)
@@ -71,7 +77,7 @@ func TestBoundOfTheDuration(t *testing.T) {
 
 // TestStreamsOfAConnection reads the HTTP/2 settings that the server sends to clients.
 func TestStreamsOfAConnection(t *testing.T) {
-	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x00\xc8", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
+	for value, want := range map[string]uint32{"": 200, "0": 0, "1": 1} {
 		t.Run(value, func(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))
@@ -84,98 +90,47 @@ func TestStreamsOfAConnection(t *testing.T) {
 			testenv.Must(watch.Recv())(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			if _, err := f.ask(ctx, "alice"); status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("a second call at a time: got %v, want it to wait", err)
-			}
+			_, err := f.ask(ctx, "alice")
+			testenv.Equal(t, status.Code(err), codes.DeadlineExceeded, "a second call at a time, which waits")
 		})
 	}
 }
 
-// streamsSetting returns SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, section 6.5.2) of a server, or ""
-// if it is not set.
-func streamsSetting(t *testing.T, addr string) string {
+// streamsSetting returns SETTINGS_MAX_CONCURRENT_STREAMS of a server, or 0 if it is not set.
+func streamsSetting(t *testing.T, addr string) uint32 {
 	t.Helper()
-	const settings, maxStreams, length = 4, 3, 6
-	kind, payload, err := readFrame(greet(t, addr))
-	if err != nil || kind != settings {
-		t.Fatalf("got frame %d, error %v, want SETTINGS", kind, err)
-	}
-	for ; len(payload) >= length; payload = payload[length:] {
-		if payload[0] == 0 && payload[1] == maxStreams {
-			return payload[:length]
-		}
-	}
-	return ""
-}
-
-// TestConnectionsAge keeps a health watch, a call that never ends by itself, open beyond the
-// maximum age of its connection and the grace period.
-func TestConnectionsAge(t *testing.T) {
-	t.Parallel()
-	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Must(watch.Recv())(t)
-	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
-		t.Error("the connection stays")
-	}
-	for err == nil { // the health may change first
-		_, err = watch.Recv()
-	}
-	testenv.Equal(t, status.Code(err), codes.Unavailable, "code of a call after the grace")
+	frame := testenv.Must(greet(t, addr).ReadFrame())(t)
+	streams, _ := frame.(*http2.SettingsFrame).Value(http2.SettingMaxConcurrentStreams)
+	return streams
 }
 
 // TestPings pings as often as Envoy may, without requests. By default, gRPC closes such a connection.
 func TestPings(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)))
-	const ping = 6
 	conn := greet(t, f.grpc.addr())
-	for n := range 5 { // by default gRPC closes after four
+	for n := range byte(5) { // by default gRPC closes after four
 		if n > 0 {
 			testenv.Pass(1100 * time.Millisecond) // more than the second that the server requires between pings
 		}
-		payload := fmt.Sprintf("ping %3d", n)
-		fmt.Fprint(conn, frame(ping, payload))
-		for {
-			kind, got, err := readFrame(conn)
-			if err != nil {
-				t.Fatalf("ping %d: %v", n, err)
-			}
-			if kind == ping && got == payload {
-				break
-			}
+		testenv.OK(t, conn.WritePing(false, [8]byte{n}))
+		for answered := false; !answered; {
+			ping, ok := testenv.Must(conn.ReadFrame())(t).(*http2.PingFrame)
+			answered = ok && ping.IsAck() && ping.Data == [8]byte{n}
 		}
 	}
 }
 
-// greet opens an HTTP/2 connection with the preface and empty SETTINGS (RFC 9113).
-func greet(t *testing.T, addr string) net.Conn {
+// greet opens an HTTP/2 connection with the preface and empty SETTINGS.
+func greet(t *testing.T, addr string) *http2.Framer {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
-	testenv.Must(io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(4, "")))(t)
-	return conn
-}
-
-// frame returns an HTTP/2 frame of stream 0 without flags.
-func frame(kind byte, payload string) string {
-	return string([]byte{0, 0, byte(len(payload)), kind, 0, 0, 0, 0, 0}) + payload
-}
-
-func readFrame(r io.Reader) (kind byte, payload string, err error) {
-	var header [9]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return 0, "", err
-	}
-	data := make([]byte, int(header[0])<<16|int(header[1])<<8|int(header[2]))
-	_, err = io.ReadFull(r, data)
-	return header[3], string(data), err
+	testenv.Must(io.WriteString(conn, http2.ClientPreface))(t)
+	framer := http2.NewFramer(conn, conn)
+	testenv.OK(t, framer.WriteSettings())
+	return framer
 }
 
 func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
@@ -225,14 +180,12 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 			testenv.Must(more.Recv())(t)
 		}
 		more := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
-		if _, err := more.Recv(); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("one more than nine tenths of %d followed health checks: %v", maxStreams, err)
-		}
+		_, err := more.Recv()
+		testenv.Equal(t, status.Code(err), codes.ResourceExhausted, "one more than nine tenths of %d followed health checks", maxStreams)
 		soon, end := context.WithTimeout(t.Context(), time.Second)
 		quotas := testenv.Must(quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(soon))(t)
-		if _, err := quotas.Recv(); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("an Envoy that divides a limit beside many followed health checks: %v", err)
-		}
+		_, err = quotas.Recv()
+		testenv.Equal(t, status.Code(err), codes.DeadlineExceeded, "an Envoy that divides a limit beside many followed health checks")
 		end()
 		leave()
 		endWatch()
@@ -258,9 +211,7 @@ func TestStreamsOfHosts(t *testing.T) {
 				opened++
 			}
 		}
-		if opened != want {
-			t.Errorf("%s: opened %d of %d, want %d", host, opened, tries, want)
-		}
+		testenv.Equal(t, opened, want, "%s: opened of %d", host, tries)
 	}
 	open("10.0.0.1", 300, 180)
 	open("10.0.0.2", 3, 2)

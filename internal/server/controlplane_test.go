@@ -3,8 +3,6 @@ package server
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -13,8 +11,6 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"weir/internal/settings/follow"
 	"weir/internal/testenv"
@@ -42,9 +38,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantLog(`msg="rules come from the control plane; --config (CONFIG_PATH) is ignored" path=elsewhere`)
 	f.wantLog("waiting for rules from the control plane")
 	f.wantHealth(false, "no rules are loaded yet")
-	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-		t.Errorf("answer without rules: %v", err)
-	}
+	f.wantUnavailable()
 	f.wantAnswer("GET", f.debug.addr(), "/", 200, "rules       none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
 
 	plane.Set("v1", sent("x", 3))
@@ -85,12 +79,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 
 	plane.Set("v5")
 	f.wantLog("the control plane sent no rules; every request is allowed")
-	testenv.Eventually(t, func() error {
-		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
-			return fmt.Errorf("got %v", err)
-		}
-		return nil
-	})
+	testenv.Becomes(t, "the limit", "0 never denied", func() string { return fmt.Sprint(f.limit()) })
 	f.wantHealth(true, "OK")
 }
 
@@ -160,9 +149,7 @@ func TestSilence(t *testing.T) {
 	f.wantHealth(false, "no rules are loaded yet")
 	f.source.(*controlPlane).silent() // package xds tests when it is called
 	f.wantHealth(true, "OK")
-	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-		t.Errorf("answer without rules: %v", err)
-	}
+	f.wantUnavailable()
 	plane.Set("1", sent("x", 3))
 	f.wantLimit(3)
 }
@@ -171,27 +158,19 @@ func TestSilence(t *testing.T) {
 func TestTLSToControlPlane(t *testing.T) {
 	t.Parallel()
 	dir, authority := t.TempDir(), testenv.NewAuthority(t)
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		testenv.OK(t, os.WriteFile(path, content, 0o600))
-		return path
-	}
-	pair := func(name string, names ...string) (cert, key string) {
-		certPEM, keyPEM := authority.Issue(t, names...)
-		return file(name+".crt", certPEM), file(name+".key", keyPEM)
-	}
-	ca := file("ca.crt", authority.PEM())
-	cert, key := pair("server", "plane.example")
+	ca, trusted := dir+"/ca.crt", dir+"/other.crt"
+	write(t, ca, string(authority.PEM()))
+	write(t, trusted, string(testenv.NewAuthority(t).PEM()))
+	cert, key := issue(t, authority, "plane.example")
 	server := testenv.Must(follow.OpenTLS(follow.TLSOptions{Server: true, CertFile: cert, KeyFile: key, CAFile: ca, Logger: slog.New(slog.DiscardHandler)}))(t)
 	plane := testenv.StartControlPlane(t, grpc.Creds(server.Credentials()))
 	plane.Set("1", sent("x", 3))
 
-	cert, key = pair("client", "weir")
+	cert, key = issue(t, authority, "weir")
 	flags := fromControlPlane(plane, "--config-grpc-xds-server-use-tls", "--config-grpc-xds-server-tls-san=plane.example",
 		"--config-grpc-xds-client-tls-cert="+cert, "--config-grpc-xds-client-tls-key="+key)
 	start(t, append(flags, "--config-grpc-xds-server-tls-cacert="+ca)...).wantLimit(3)
 
-	trusted := file("other.crt", testenv.NewAuthority(t).PEM())
 	other := start(t, append(flags, "--config-grpc-xds-server-tls-cacert="+trusted)...)
 	other.wantLog("certificate signed by unknown authority")
 	other.wantHealth(false, "no rules are loaded yet")

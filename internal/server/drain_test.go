@@ -114,32 +114,24 @@ func TestDrainIsBounded(t *testing.T) {
 	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "stopping gRPC: requests cut off") {
 		t.Errorf("Run returned %v", err)
 	}
-	if err := <-answered; status.Code(err) != codes.Unavailable {
-		t.Errorf("the request in flight: %v", err)
-	}
+	testenv.Equal(t, status.Code(<-answered), codes.Unavailable, "the request in flight")
 }
 
 func TestFollowedHealthDoesNotHoldUpTheDrain(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for response := new(grpc_health_v1.HealthCheckResponse); response.Status != grpc_health_v1.HealthCheckResponse_SERVING; {
-		if response, err = follow.Recv(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	follow := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
+	testenv.Until(t, "it serves", func() bool {
+		return testenv.Must(follow.Recv())(t).Status == grpc_health_v1.HealthCheckResponse_SERVING
+	})
 	f.leave()
 	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("before the drain: %v (error: %v)", response, err)
 	}
 	f.stop()
-	if _, err := follow.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream ended with %v", err)
-	}
+	_, err := follow.Recv()
+	testenv.Equal(t, status.Code(err), codes.Unavailable, "the end of the stream")
 	testenv.OK(t, f.wantEnd()) // without the error of a timeout
 }
 

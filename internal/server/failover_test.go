@@ -46,9 +46,7 @@ func (f *fixture) answerJSON(key string) string {
 	question := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": %q, "value": "json"}]}]}`, key)
 	request := testenv.Must(http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.HTTPAddr()+"/json", strings.NewReader(question)))(f.t)
 	response, err := f.http.Do(request)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testenv.OK(f.t, err)
 	defer response.Body.Close()
 	if after := response.Header.Get("Retry-After"); after != "" {
 		return fmt.Sprintf("%d, retry after %s", response.StatusCode, after)

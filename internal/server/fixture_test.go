@@ -222,12 +222,9 @@ func (f *fixture) wantHealth(healthy bool, reason string) {
 	}
 	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", code, reason)
 	for _, service := range []string{"", "ratelimit"} {
-		testenv.Eventually(f.t, func() error {
-			got, err := grpc_health_v1.NewHealthClient(f.conn).Check(f.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
-			if err != nil || got.Status != serving {
-				return fmt.Errorf("gRPC health of %q: got %v, want %v (error: %v)", service, got, serving, err)
-			}
-			return nil
+		testenv.Becomes(f.t, fmt.Sprintf("gRPC health of %q", service), serving, func() grpc_health_v1.HealthCheckResponse_ServingStatus {
+			got, _ := grpc_health_v1.NewHealthClient(f.conn).Check(f.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+			return got.GetStatus()
 		})
 	}
 }
@@ -258,6 +255,16 @@ func write(t *testing.T, path, content string) {
 	t.Helper()
 	testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	testenv.OK(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// issue writes a certificate for name and its key, and returns the paths of both files.
+func issue(t *testing.T, issuer *testenv.Authority, name string) (certificate, key string) {
+	t.Helper()
+	certificatePEM, keyPEM := issuer.Issue(t, name)
+	certificate, key = filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	write(t, certificate, string(certificatePEM))
+	write(t, key, string(keyPEM))
+	return certificate, key
 }
 
 // directory returns a new directory with one rule file.

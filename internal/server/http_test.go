@@ -30,9 +30,7 @@ func answered(t *testing.T, addr, request string) (status int, header http.Heade
 	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	testenv.Must(io.WriteString(conn, request))(t)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body) // a reset may follow if the server did not read the full request
 	return response.StatusCode, response.Header, string(text)
@@ -89,11 +87,9 @@ func TestServiceListener(t *testing.T) {
 	for _, conn := range held {
 		conn.Close()
 	}
-	testenv.Eventually(t, func() error {
-		if code, body, err := f.request("POST", f.HTTPAddr(), "/json", asksAlice+strings.Repeat(" ", smallBody)); code != 200 {
-			return fmt.Errorf("a large body after it: got %d %q, error %w", code, body, err)
-		}
-		return nil
+	testenv.Becomes(t, "a large body after it", http.StatusOK, func() int {
+		code, _, _ := f.request("POST", f.HTTPAddr(), "/json", asksAlice+strings.Repeat(" ", smallBody))
+		return code
 	})
 }
 

@@ -42,15 +42,8 @@ func TestUnixSockets(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"stale", "new", abstract} {
-		listener, err := listenUnix(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if conn, err := net.Dial("unix", path); err != nil {
-			t.Error(err)
-		} else {
-			conn.Close()
-		}
+		listener := testenv.Must(listenUnix(path))(t)
+		testenv.Must(net.Dial("unix", path))(t).Close()
 		if info, err := os.Stat(path); path != abstract && (err != nil || info.Mode() != fs.ModeSocket|0o660) {
 			t.Errorf("%s is %v, error %v", path, info.Mode(), err)
 		}

@@ -1,8 +1,8 @@
 package server
 
 import (
+	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/testenv"
 )
@@ -47,9 +48,15 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 	return shown
 }
 
-// addShown adds the names of the server's metrics and the values of their labels to shown.
+// addShown adds the names of the server's metrics and the values of their labels to shown. It also
+// runs promlint, to which only names of the reference are an exception.
 func (f *fixture) addShown(shown map[string]map[string]bool) {
 	f.t.Helper()
+	for _, p := range testenv.Must(testutil.GatherAndLint(f.opts.Registry))(f.t) {
+		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {
+			f.t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
 	families := testenv.Must(f.opts.Registry.Gather())(f.t)
 	for _, family := range families {
 		name := family.GetName()
@@ -129,13 +136,9 @@ func wantRows(t *testing.T, text string, names []string) {
 // startTLS runs a server whose gRPC listener has a certificate, which it returns.
 func startTLS(t *testing.T) (f *fixture, certificate *x509.Certificate) {
 	t.Helper()
-	certificatePEM, key := testenv.NewAuthority(t).Issue(t, "localhost")
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "crt"), string(certificatePEM))
-	write(t, filepath.Join(dir, "key"), string(key))
-	block, _ := pem.Decode(certificatePEM)
-	certificate = testenv.Must(x509.ParseCertificate(block.Bytes))(t)
-	return start(t, "--config="+directory(t, limited(3)), "--grpc-server-use-tls", "--grpc-server-tls-cert="+dir+"/crt", "--grpc-server-tls-key="+dir+"/key"), certificate
+	cert, key := issue(t, testenv.NewAuthority(t), "localhost")
+	pair := testenv.Must(tls.LoadX509KeyPair(cert, key))(t)
+	return start(t, "--config="+directory(t, limited(3)), "--grpc-server-use-tls", "--grpc-server-tls-cert="+cert, "--grpc-server-tls-key="+key), pair.Leaf
 }
 
 func TestCertificateTimes(t *testing.T) {

@@ -220,9 +220,7 @@ func TestExceptions(t *testing.T) {
 	f.wantAnswer("GET", f.debug.addr(), "/console/descriptor?domain=api&descriptor=user%3Dcarol", 200, "An exception applies: amount × 2", `<span class="descriptor">user=carol</span>`)
 	for _, e := range []plan.Exception{allow, deny, amount} {
 		out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
-		if err := f.operators.InForce.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
-			t.Error(err)
-		}
+		testenv.OK(t, f.operators.InForce.Remove(t.Context(), e.ID, "carol", "::1"))
 	}
 	f.wantPasses("alice", 1, 0)
 	f.wantPasses(evil, 3, 2)
@@ -235,9 +233,8 @@ func TestExceptions(t *testing.T) {
 	add("alice", "allow", 0)
 	add("bob", "deny", 0)
 	redis.Stop()
-	if _, err := f.ask(t.Context(), "dave"); status.Code(err) != codes.Unavailable {
-		t.Errorf("without Redis: got %v, want UNAVAILABLE", err)
-	}
+	_, err := f.ask(t.Context(), "dave")
+	testenv.Equal(t, status.Code(err), codes.Unavailable, "without Redis")
 	f.wantPasses("alice", 3, 3)
 	f.wantPasses("bob", 3, 0)
 }
@@ -262,11 +259,8 @@ func TestResetReachesAllServers(t *testing.T) {
 	a, b := start(t, args...), start(t, args...)
 	a.wantHealth(true, "OK")
 	b.wantHealth(true, "OK")
-	for _, f := range []*fixture{a, b} {
-		for range 4 {
-			testenv.Must(f.ask(t.Context(), "alice"))(t)
-		}
-	}
+	a.wantPasses("alice", 4, 2)
+	b.wantPasses("alice", 4, 0)
 	if got := b.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "w1|api|user=alice|365d" {
 		t.Errorf("got %+v", got)
 	}
@@ -274,12 +268,7 @@ func TestResetReachesAllServers(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for _, f := range []*fixture{a, b} {
-		testenv.Eventually(t, func() error {
-			if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
-				return fmt.Errorf("after the reset: %v (error: %v)", code, err)
-			}
-			return nil
-		})
+		testenv.Becomes(t, "after the reset", "OK <nil>", func() string { return fmt.Sprint(f.ask(t.Context(), "alice")) })
 	}
 	a.wantLog(`msg="counters reset" audit=true by=bob peer="127.0.0.1:`)
 	a.wantLog(`domain=api descriptor="user=alice" rule=user counters=1`)
@@ -306,9 +295,7 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 		if got := f.counters("/peek", "alice").Limits[0]; got.Used != 2 || got.Remaining != 0 || got.RetryAfter == nil {
 			t.Errorf("got %+v", got)
 		}
-		if got := f.counters("/peek", "<script>\x1b[31m"); got.Limits[0].Used != 0 {
-			t.Errorf("got %+v", got)
-		}
+		testenv.Equal(t, f.counters("/peek", "<script>\x1b[31m").Limits[0].Used, 0, "used")
 	}
 	testenv.Equal(t, usage(), before, "the metrics")
 	got := testenv.Must(f.operators.Denials(t.Context(), false))(t)
@@ -328,9 +315,7 @@ func TestResetIsAudited(t *testing.T) {
 	if got := f.counters("/peek", user); got.Limits[0].Used != 2 || got.Limits[0].Key != "" {
 		t.Errorf("got %+v", got.Limits[0])
 	}
-	if got := f.counters("/reset?by=%0Amsg%3Dforged", user); got.Reset != 1 {
-		t.Errorf("got %d counters reset", got.Reset)
-	}
+	testenv.Equal(t, f.counters("/reset?by=%0Amsg%3Dforged", user).Reset, 1, "reset counters")
 	f.wantPasses(user, 3, 2)
 	f.wantLog(`by="\nmsg=forged"`)
 	f.wantLog(`descriptor="user=#`)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -145,17 +144,15 @@ func TestProblems(t *testing.T) {
 	})
 	t.Run("secret and certificates", func(t *testing.T) {
 		dir := t.TempDir()
-		certificate, key := testenv.NewAuthority(t).Issue(t, "localhost")
-		write(t, dir+"/tls.crt", string(certificate))
-		write(t, dir+"/tls.key", string(key))
+		cert, key := issue(t, testenv.NewAuthority(t), "localhost")
 		write(t, dir+"/token", "correct-horse-battery-staple-0123")
-		f := start(t, "--config="+directory(t, limited(1)), "--grpc-server-use-tls", "--grpc-server-tls-cert="+dir+"/tls.crt", "--grpc-server-tls-key="+dir+"/tls.key", "--admin-token-file="+dir+"/token")
+		f := start(t, "--config="+directory(t, limited(1)), "--grpc-server-use-tls", "--grpc-server-tls-cert="+cert, "--grpc-server-tls-key="+key, "--admin-token-file="+dir+"/token")
 		f.wantProblems()
 		replace(t, dir+"/token", "short")
 		f.wantProblems("amber|A secret or certificate is refused: ADMIN_TOKEN_FILE: |The previous one stays in use.|#a-secret-is-refused")
 		replace(t, dir+"/token", "correct-horse-battery-staple-0123")
-		replace(t, dir+"/tls.key", "no key")
-		f.wantProblems("amber|A secret or certificate is refused: " + filepath.Join(dir, "tls.crt"))
+		replace(t, key, "no key")
+		f.wantProblems("amber|A secret or certificate is refused: " + cert)
 	})
 	t.Run("decision log and errors", func(t *testing.T) {
 		f := startWithStdout(t, lost{}, "--config="+directory(t, limited(1)), "--decision-log=all")
@@ -247,11 +244,8 @@ func TestWhatIsOver(t *testing.T) {
 
 // TestCertificatesExpire looks at a certificate of two hours at several times before its end.
 func TestCertificatesExpire(t *testing.T) {
-	dir := t.TempDir()
-	certificate, key := testenv.NewAuthority(t).Issue(t, "localhost")
-	write(t, dir+"/tls.crt", string(certificate))
-	write(t, dir+"/tls.key", string(key))
-	files := testenv.Must(follow.OpenTLS(follow.TLSOptions{Server: true, CertFile: dir + "/tls.crt", KeyFile: dir + "/tls.key", Logger: slog.New(slog.DiscardHandler)}))(t)
+	cert, key := issue(t, testenv.NewAuthority(t), "localhost")
+	files := testenv.Must(follow.OpenTLS(follow.TLSOptions{Server: true, CertFile: cert, KeyFile: key, Logger: slog.New(slog.DiscardHandler)}))(t)
 	d := &debugPort{store: new(store), secrets: &secrets{access: new(api.Access), tls: []connection{{"grpc", files}}}}
 	end := files.TLS().Certificates[0].Leaf.NotAfter
 	for left, want := range map[time.Duration]string{

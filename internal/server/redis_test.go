@@ -143,20 +143,17 @@ func TestRedisPerSecond(t *testing.T) {
 	f.wantNoPassword()
 
 	second.Close()
-	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.Unavailable {
-		t.Errorf("got error %v without the second Redis, want UNAVAILABLE", err)
-	}
-	testenv.Eventually(t, func() error { // the charge in the first Redis is released
+	_, err := f.ask(t.Context(), "bob")
+	testenv.Equal(t, status.Code(err), codes.Unavailable, "without the second Redis")
+	testenv.Until(t, "the charge in the first Redis is released", func() bool {
 		first.FastForward(time.Millisecond) // the time for which unused counters are kept
-		if slices.Contains(first.Keys(), "w1|api|user=bob|365d") {
-			return fmt.Errorf("a request without an answer was counted")
-		}
-		return nil
+		return !slices.Contains(first.Keys(), "w1|api|user=bob|365d")
 	})
 }
 
 // TestRedisTLS refuses a Redis whose certificate has an unknown authority or, unless names are skipped,
-// another name. A client whose certificate Redis does not trust connects after its files are replaced.
+// another name. A client without a certificate is refused. A client whose certificate Redis does not
+// trust connects after its files are replaced.
 func TestRedisTLS(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	redis, addr := testenv.RedisTLS(t, authority)
@@ -177,6 +174,7 @@ func TestRedisTLS(t *testing.T) {
 	begin("127.0.0.1", skip).wantLog("certificate signed by unknown authority")
 	begin("localhost", ca).wantLog("wanted to match localhost")
 	begin("localhost", ca, skip).wantLog("redis is available")
+	start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-tls", inTime, ca).wantLog("kind=connection")
 	issue(testenv.NewAuthority(t)) // Redis does not trust it
 	f := begin("127.0.0.1", ca)
 	f.wantLog("kind=connection")

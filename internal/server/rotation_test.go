@@ -254,9 +254,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	l.ended.Store(true)
 	l.running.Wait()
 	first.Stop()
-	if _, err := l.ask(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testenv.Must(l.ask(t.Context()))(t)
 	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+second.Addr())
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_secrets_refused 0\n")
 	f.wantNoPassword()

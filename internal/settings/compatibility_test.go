@@ -54,7 +54,7 @@ var counterparts = []counterpart{
 	{names: "HOST=0.0.0.0 PORT=8080 DEBUG_PORT=6070 GRPC_HOST=0.0.0.0 GRPC_PORT=8081 PROMETHEUS_ADDR=:9090", proof: "TestListenersAreWhereTheSettingsSay"},
 	{names: "DEBUG_HOST=0.0.0.0", differs: "unset: 127.0.0.1 unless `ADMIN_TOKEN_FILE` is set", proof: "TestListenersAreWhereTheSettingsSay"},
 	{names: "GRPC_UDS", proof: "TestUnixSocket"},
-	{names: "GRPC_MAX_CONNECTION_AGE=24h GRPC_MAX_CONNECTION_AGE_GRACE=1h", proof: "TestConnectionsAge"},
+	{names: "GRPC_MAX_CONNECTION_AGE=24h GRPC_MAX_CONNECTION_AGE_GRACE=1h", proof: "TestSpecialValues"},
 	{names: "GRPC_MAX_CONCURRENT_STREAMS=0", differs: "default 200", proof: "TestStreamsOfAConnection"},
 	{names: "GRPC_SERVER_USE_TLS=false GRPC_CLIENT_TLS_CACERT GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
 	{names: "GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},

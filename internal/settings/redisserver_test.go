@@ -138,8 +138,7 @@ func TestBothRedis(t *testing.T) {
 		"<nil>":          {"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, // the second Redis is not in use
 		"--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is": {"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": ""},
 	} {
-		if _, err := parse(t, env); fmt.Sprint(err) != want {
-			t.Errorf("%v: got %v, want %s", env, err, want)
-		}
+		_, err := parse(t, env)
+		testenv.Equal(t, fmt.Sprint(err), want, "%v", env)
 	}
 }
