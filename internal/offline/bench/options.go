@@ -67,7 +67,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Placeholder, in the value of an entry, is replaced by the number of the key.
+// Placeholder is replaced by the number of the key in the value of an entry.
 const Placeholder = "{}"
 
 // Traffic describes the requests.
