@@ -119,7 +119,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			*s = h.write(rolled.leaveBan(until, now), of, now)
 		}
 	}
-	if denied = Settle(hits, out); denied {
+	if denied = Conclude(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			h, held := &hits[i], keptAt(kept, i).holds()
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
@@ -288,8 +288,8 @@ func (v *Verdict) Denied() bool {
 	return v.Vetoed || v.quotas && !v.room && v.groups == v.over
 }
 
-// Settle reports whether the request is denied, given Over in each decision. It also sets Charged.
-func Settle(hits []Hit, out []Decision) (denied bool) {
+// Conclude reports whether the request is denied, given Over in each decision. It also sets Charged.
+func Conclude(hits []Hit, out []Decision) (denied bool) {
 	var v Verdict
 	for i := range hits {
 		v.Add(hits[i].EffectiveMode(), hits[i].Group, out[i].Over)

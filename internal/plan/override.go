@@ -23,7 +23,7 @@ type overrideKey struct {
 // addOverride adds nothing. It returns the lowest rule whose limits also apply, or nil if there
 // is none. If the override is invalid, addOverride adds a limit that denies everything, and
 // returns the reason.
-func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (above *descriptors.Rule, err error) {
+func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (lowest *descriptors.Rule, err error) {
 	key := overrideKey{domain: p.Tree.DomainLabel(domain), Override: o}
 	if key.domain == "" {
 		return nil, nil
@@ -31,13 +31,13 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 	added := level{entries: m.entries, sent: true}
 	m.reported = nil
 	if m.rule != nil {
-		above = m.rule.Passed(len(m.entries))
+		lowest = m.rule.Passed(len(m.entries))
 		if m.rule.Override != nil {
 			m.reported, added.rule, added.patterns, key.judge = m.rule, m.rule, m.rule.Patterns, *m.rule.Override
 		}
 	}
 	key.bound = key.judge
-	if m.rule != nil && above != m.rule {
+	if m.rule != nil && lowest != m.rule {
 		pl.boundByAssigned(&key, domain, m)
 	}
 	added.limits, err = pl.overrideLimits(key)
@@ -47,7 +47,7 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 	}
 	m.inFlight = added.limits[0].HoldKey() != ""
 	p.addLevel(added)
-	return above, err
+	return lowest, err
 }
 
 // overrideLimits returns the limits of key, from the cache if possible. It fails if key has an

@@ -4,6 +4,7 @@
 // It turns bytes into bytes. Start with service.go, then read the files in the order of a
 // request:
 //
+//	arrival.go  calls whose messages are not complete yet
 //	codec.go    bytes from gRPC -> a call, whose memory is reused
 //	decode.go   bytes -> plan.Request
 //	service.go  plan.Request -> plan.Result, by a plan.Decider

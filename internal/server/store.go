@@ -15,7 +15,7 @@ import (
 	"weir/internal/operators"
 )
 
-// store keeps the counters. While Redis fails, failover decides instead.
+// store keeps the counters. While Redis fails, plan.Decider decides by failover.
 type store struct {
 	limiter.CounterStore
 	memory   *memory.Store      // nil with Redis

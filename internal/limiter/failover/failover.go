@@ -168,7 +168,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
 	}
 	if !anyLocal {
-		denied = limiter.Settle(hits, out)
+		denied = limiter.Conclude(hits, out)
 	} else if denied, err = f.localStore().Decide(ctx, questions, out); err != nil {
 		return false, err
 	}

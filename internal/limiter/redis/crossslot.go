@@ -189,7 +189,7 @@ func (r *crossSlot) merge() {
 		r.err = cmp.Or(r.err, r.parts[i].err)
 	}
 	if r.err == nil {
-		r.denied = limiter.Settle(r.hits, r.out)
+		r.denied = limiter.Conclude(r.hits, r.out)
 	}
 	for i := range r.parts {
 		p := &r.parts[i]

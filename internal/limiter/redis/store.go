@@ -157,7 +157,7 @@ func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []i
 			out[at] = decisions[i]
 		}
 	}
-	return limiter.Settle(hits, out), nil
+	return limiter.Conclude(hits, out), nil
 }
 
 // result fills in out for a request whose call is done, and adds the counters' states to the memo.
@@ -167,7 +167,7 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	if err != nil {
 		return false, err
 	}
-	denied = limiter.Settle(hits, out)
+	denied = limiter.Conclude(hits, out)
 	limiter.Describe(hits, states, t.Call.Reply.Now, out)
 	b.memo.note(t, hits, states, denied)
 	return denied, nil

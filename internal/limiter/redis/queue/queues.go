@@ -39,10 +39,10 @@ type Options struct {
 	Local      func() time.Time // clock of this server
 	Metrics    *Metrics
 	Log        func() *slog.Logger                     // logger with the current address of Redis
-	Check      func() error                            // returns the error with which calls fail immediately, or nil
+	Check      func() error                            // returns the error with which calls fail immediately, or nil; the health of package redis
 	NextNumber func() int64                            // returns a number for a call, larger than all earlier numbers
-	Called     func(err error, patience time.Duration) // gets the error of each call, or nil, and the time limit of the call
-	Decided    func(*Call)                             // observes a completed call before its callers do
+	Called     func(err error, patience time.Duration) // gets the error of each call, or nil, and the time limit of the call; the same health
+	Decided    func(*Call)                             // observes a completed call before its callers do; the memo of package redis
 }
 
 // New returns queues without requests.

@@ -2,7 +2,7 @@
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
 -- ARGV[2]  after the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
--- 1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a quota group
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a quota group
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
 --                     5 settle
 --            3 bytes  the number of its limit, from 1
