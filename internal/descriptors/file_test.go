@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,14 +19,11 @@ func write(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		var err error
+		testenv.Write(t, path, content)
 		if target, ok := strings.CutPrefix(content, "-> "); ok {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, []byte(content), 0o644)
+			testenv.OK(t, os.Remove(path))
+			testenv.OK(t, os.Symlink(target, path))
 		}
-		testenv.OK(t, err)
 	}
 	return dir
 }
@@ -114,11 +112,7 @@ func TestReadFiles(t *testing.T) {
 			if test.siblings {
 				files, skipped, err = ReadWithSiblings(paths[0])
 			}
-			for _, problem := range test.problems {
-				if err == nil || !strings.Contains(err.Error(), problem) {
-					t.Errorf("got error %v, want %s", err, problem)
-				}
-			}
+			testenv.Contains(t, fmt.Sprint(err), test.problems...)
 			if err != nil && test.problems == nil {
 				t.Error(err)
 			}
@@ -144,7 +138,5 @@ func TestReadFilesBoundsSize(t *testing.T) {
 	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", strictyaml.MaxFileSize+100)})
 	files, _, err := ReadFiles(dir)
 	testenv.OK(t, err)
-	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
-		t.Errorf("read %d bytes, want %d", got, want)
-	}
+	testenv.Equal(t, len(files[0].Data), strictyaml.MaxFileSize+1, "bytes that are read")
 }

@@ -157,9 +157,8 @@ func TestSamplesAreAboutTenSecondsApart(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		time.Sleep(2 * maxAge)
-		if _, _, over := l.sample(time.Now()); over != 0 {
-			t.Errorf("it compares with %v ago", over)
-		}
+		_, _, over := l.sample(time.Now())
+		testenv.Equal(t, over, 0, "age of the sample that it compares with")
 	})
 }
 
