@@ -372,9 +372,7 @@ func TestCompose(t *testing.T) {
 		}
 		for _, v := range s.Volumes {
 			source, _, _ := strings.Cut(v, ":")
-			if _, err := os.Stat(filepath.Join(testenv.Repository(t), source)); err != nil {
-				t.Errorf("service %s mounts what is not there: %v", name, err)
-			}
+			testenv.Must(os.Stat(filepath.Join(testenv.Repository(t), source)))(t) // is mounted
 		}
 		needed := strings.TrimPrefix(s.NetworkMode, "service:")
 		if _, ok := services[needed]; needed != "" && !ok {

@@ -314,9 +314,7 @@ func TestStreamDone(t *testing.T) {
 			f.kill()
 		})
 		f.waitForLeaving("last")
-		if got := f.of("last"); got.String() != "take" {
-			t.Errorf("Envoy is killed: %s, want take", got)
-		}
+		testenv.Equal(t, f.of("last").String(), "take", "calls of an Envoy that is killed")
 	}
 	wantRow(t, "Envoy is killed", "take", "take")
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -113,9 +112,7 @@ func TestReadFiles(t *testing.T) {
 				files, skipped, err = ReadWithSiblings(paths[0])
 			}
 			testenv.Contains(t, fmt.Sprint(err), test.problems...)
-			if err != nil && test.problems == nil {
-				t.Error(err)
-			}
+			testenv.Equal(t, err == nil, test.problems == nil, "there is no error, such as %v", err)
 			var got []string
 			for i := range files {
 				name := testenv.Must(filepath.Rel(dir, files[i].Name))(t)
@@ -127,9 +124,8 @@ func TestReadFiles(t *testing.T) {
 			for i := range skipped {
 				skipped[i] = testenv.Must(filepath.Rel(dir, skipped[i]))(t)
 			}
-			if !slices.Equal(got, test.want) || !slices.Equal(skipped, test.skipped) {
-				t.Errorf("got %q, skipped %q, want %q, skipped %q", got, skipped, test.want, test.skipped)
-			}
+			testenv.EqualLists(t, got, test.want, "files")
+			testenv.EqualLists(t, skipped, test.skipped, "skipped files")
 		})
 	}
 }

@@ -90,9 +90,8 @@ func TestWindowsPass(t *testing.T) {
 		}
 	}
 	// Old denials expire even if there are no new ones.
-	if s := shown(r, at.Add(time.Hour)); len(s.Minute.Limits)+len(s.Hour.Limits)+len(s.Last) != 0 {
-		t.Errorf("got %+v", s)
-	}
+	s := shown(r, at.Add(time.Hour))
+	testenv.Equal(t, len(s.Minute.Limits)+len(s.Hour.Limits)+len(s.Last), 0, "denials in %+v", s)
 	// If the clock steps back, denials still count.
 	deny(r, noon.Add(-time.Hour), l, "frank", 1)
 	testenv.Equal(t, counts(shown(r, at.Add(time.Hour)).Minute)["user/frank"], 1, "denials of frank")
