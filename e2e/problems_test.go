@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,23 +41,19 @@ var faults = map[string]struct {
 	},
 }
 
-// TestConsoleShowsFaults breaks servers under traffic while their consoles are open.
-func TestConsoleShowsFaults(t *testing.T) {
-	t.Parallel()
-	browser := testenv.Browser(t)
-	for name := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			showsFault(browser, t, name)
-		})
-	}
-}
+// These tests break a server under traffic while its console is open. Parallel subtests would begin
+// after all other tests, and end alone.
+func TestConsoleShowsFrozenRedis(t *testing.T)  { showsFault(t, "frozen") }
+func TestConsoleShowsKilledRedis(t *testing.T)  { showsFault(t, "killed") }
+func TestConsoleShowsFullRedis(t *testing.T)    { showsFault(t, "full") }
+func TestConsoleShowsRefusedRules(t *testing.T) { showsFault(t, "refused") }
 
 // showsFault checks that the line of a fault appears above an open page without a reload, in each
 // look, leads to its section, and goes after the repair. With
 // -update-pictures it takes a screenshot.
-func showsFault(browser context.Context, t *testing.T, name string) {
-	fault, redis := faults[name], testenv.RedisServer(t)
+func showsFault(t *testing.T, name string) {
+	t.Parallel()
+	fault, browser, redis := faults[name], testenv.Browser(t), testenv.RedisServer(t)
 	rules := writeRules(t, consoleRules)
 	w := startWeir(t, rules, "REDIS_URL="+redis.Addr(), "REDIS_TIMEOUT=2s") // less than the patience of the test
 	p := newTab(browser, t, w.debug)
