@@ -45,7 +45,7 @@ func TestAssignedAmounts(t *testing.T) {
 	for i := range 1000 {
 		lines = append(lines, fmt.Sprintf("api,user=c%d,,%d,", i, 1+i%9))
 	}
-	write(t, o.dir+"/contracts.csv", strings.Join(lines, "\n"))
+	testenv.Write(t, o.dir+"/contracts.csv", strings.Join(lines, "\n"))
 	o.shell("weir assign --file contracts.csv --prune", "1000 added, 0 changed, 1 unchanged, 0 removed, 0 refused")
 	o.shell("weir assigned --domain api user=c99", "11 assigned", `(?m)^4 .* api user=c993 *$`)
 	two.waitForRemaining(9, "api", "user", "c998")

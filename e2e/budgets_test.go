@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -68,8 +66,7 @@ func TestBudgetEvents(t *testing.T) {
 	t.Parallel()
 	h, redis := &hook{}, testenv.RedisServer(t)
 	rules := writeRules(t, documentedBlock(t, "docs/rules.md", "domain: shop\ndescriptors:\n  - key: tokens_of_team\n    rate_limit: {unit: month, algorithm: calendar, requests_per_unit: 1_000_000, notify"))
-	auth := filepath.Join(t.TempDir(), "auth")
-	testenv.OK(t, os.WriteFile(auth, []byte("Bearer swordfish\n"), 0o600))
+	auth := testenv.File(t, "auth", "Bearer swordfish\n")
 	env := append(onRedis(redis), "EVENTS_URL=http://"+serve(t, h)+"/", "EVENTS_AUTH_FILE="+auth)
 	one, two := startWeir(t, rules, env...), startWeir(t, rules, env...)
 	use := func(w *weir, team string, tokens uint64) {
@@ -100,9 +97,7 @@ func TestBudgetEvents(t *testing.T) {
 	window := get(t, want, "data", "window")
 	window["start"] = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
 	window["end"] = time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	testenv.EqualDeep(t, got, want, "the event")
 
 	// Two attempts fail.
 	h.answers = []http.HandlerFunc{

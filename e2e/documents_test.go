@@ -222,7 +222,7 @@ func TestDocumentsAreShort(t *testing.T) {
 func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "path/to/config/api.yaml"), userRules(2))
+	testenv.Write(t, filepath.Join(dir, "path/to/config/api.yaml"), userRules(2))
 	onHost, inImage, _ := strings.Cut(documentedBlock(t, "MIGRATING.md", "weir validate"), "\n")
 	options, within, isRun := strings.Cut(inImage, ":/config:ro\" weir ")
 	if !isRun || options != `docker run --rm -v "$PWD/path/to/config` {

@@ -156,7 +156,7 @@ func setUpstreams(t *testing.T, doc map[string]any, clusters ...[]string) {
 func writeBootstrap(t *testing.T, doc map[string]any) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	write(t, file, string(testenv.Must(yaml.Marshal(doc))(t)))
+	testenv.Write(t, file, string(testenv.Must(yaml.Marshal(doc))(t)))
 	return file
 }
 

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -89,9 +88,7 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	full, routes := gateway.dump(t, ""), gateway.dump(t, "?resource=static_route_configs")
 	for i, r := range envoyRequests {
 		wants := func(file string, options ...string) {
-			if got := r.foretold(t, file, options...); !slices.Equal(got, asked[i]) {
-				t.Errorf("%s: %+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", file, r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
-			}
+			testenv.EqualLists(t, r.foretold(t, file, options...), asked[i], "%s: %+v: what weir descriptors prints, and what Envoy sent", file, r)
 		}
 		wants(file)
 		if i%4 == 0 {
@@ -107,7 +104,7 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 func (e *envoy) dump(t *testing.T, query string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.json")
-	write(t, file, testenv.Must(fetch("http://"+e.admin+"/config_dump"+query))(t).body)
+	testenv.Write(t, file, testenv.Must(fetch("http://"+e.admin+"/config_dump"+query))(t).body)
 	return file
 }
 

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,9 +107,7 @@ func TestExampleReadmes(t *testing.T) {
 				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 			}}.through(t, dir+"/README.md")
 			server.wantRequestIDs(log)
-			if log := front.output.String(); strings.Contains(log, "hits_addend") {
-				t.Errorf("Envoy complains of a charge:\n%s", log)
-			}
+			testenv.Lacks(t, front.output.String(), "hits_addend") // Envoy does not complain of a charge
 		})
 	}
 }
@@ -155,9 +155,7 @@ func TestReadme(t *testing.T) {
 		"go run ./cmd/server": serves,
 		"for i in 1 2 3 4 5 6; do": func(command string) {
 			command = strings.ReplaceAll(command, "127.0.0.1:8080", w.http)
-			if got, want := output(t, command), strings.Repeat("200\n", 5)+"429\n"; got != want {
-				t.Errorf("printed:\n%s\nwant:\n%s", got, want)
-			}
+			testenv.Equal(t, output(t, command), strings.Repeat("200\n", 5)+"429\n", "output")
 		},
 		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(command string) {
 			serves(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
@@ -195,9 +193,7 @@ func TestReadmeYAML(t *testing.T) {
 			t.Errorf("this YAML is not tested:\n%s", b.text)
 		}
 	}
-	if len(missing) > 0 {
-		t.Errorf("the README does not show %q", missing)
-	}
+	testenv.EqualLists(t, missing, nil, "YAML that the README does not show")
 }
 
 // The example's control plane changes the rules of a running Weir. Invalid rules change
@@ -208,7 +204,7 @@ func TestXDSExampleReadme(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rules.json") // the walk changes it
 	original := readDocument(t, rules)
-	write(t, file, original)
+	testenv.Write(t, file, original)
 	var plane string
 	var server *weir
 	walk{
@@ -237,6 +233,103 @@ func TestXDSExampleReadme(t *testing.T) {
 	}
 }
 
+// The command in docs/xds.md gets the rules from a control plane. The open stream does not
+// delay the shutdown.
+func TestRulesFromControlPlane(t *testing.T) {
+	t.Parallel()
+	plane := testenv.StartControlPlane(t)
+	set := func(version string, amount int) {
+		plane.SetFor("weir", version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": "YEAR", "requests_per_unit": %d}}]}`, amount))
+	}
+	set("1", 3)
+	command := documentedBlock(t, "docs/xds.md", "CONFIG_TYPE=GRPC_XDS_SOTW")
+	w := runWeir(t, append(withProgram(t), "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization:swordfish", "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=10m",
+	), testenv.Shell(t), "-c", strings.ReplaceAll(command, "control-plane:18000", plane.Addr))
+	w.waitUntilHealthy()
+	w.waitForRemaining(3, "api", "user", "alice")
+	node := plane.Requests()[0].GetNode()
+	if zone := node.GetMetadata().GetFields()["zone"].GetStringValue(); node.GetId() != "weir" || zone != "a" {
+		t.Errorf("the node is %v", node)
+	}
+	set("2", 5)
+	w.waitForRemaining(5, "api", "user", "alice")
+	w.signal(syscall.SIGTERM)
+	w.wantExit(0)
+	testenv.Lacks(t, w.output.String(), "swordfish") // a header to the control plane
+}
+
+// The loop in the example's README prints its documented output, with the EnvoyFilters of the
+// gateway and with the EnvoyFilters of a sidecar.
+func TestIstioFilters(t *testing.T) {
+	t.Parallel()
+	loop := documentedBlock(t, "examples/istio/README.md", "for i in")
+	for _, file := range []string{"examples/istio/gateway.yaml", "examples/istio/sidecar.yaml"} {
+		w, log := startWeir(t, "examples/istio/rules"), filepath.Join(t.TempDir(), "access.log")
+		doc := istioBootstrap(t, file, w.grpc, serve(t, echo))
+		manager := connectionManager(t, doc)
+		parse(t, accessLog(log, "%REQ(X-REQUEST-ID)% "), &manager)
+		validateBootstrap(t, writeBootstrap(t, doc))
+		e := runEnvoy(t, doc)
+		awayFromEnd(time.Minute)
+		testenv.Equal(t, output(t, loop, "GATEWAY_URL="+e.addr), "200\n429\n", "%s printed", file)
+		e.want("/login", "x-user: alice", 200, 200)
+		w.wantRequestIDs(log)
+	}
+}
+
+// istioBootstrap returns the bootstrap of examples/envoy with Istio's cluster for Weir's
+// service and the patches of the EnvoyFilters in a file instead of its own limits. The
+// filter has the fields of patient.
+func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
+	t.Helper()
+	doc := gateway{upstream: upstreamAddr}.bootstrap(t, weirAddr)
+	cluster := get(t, doc, "static_resources", "clusters", 0)
+	cluster["name"] = "outbound|8081||ratelimit.default.svc.cluster.local"
+	get(t, cluster, "load_assignment")["cluster_name"] = cluster["name"]
+
+	manager := connectionManager(t, doc)
+	manager["http_filters"] = manager["http_filters"].([]any)[1:]
+	host := get(t, manager, "route_config", "virtual_hosts", 0)
+	host["name"] = "inbound|http|9080"
+	host["routes"] = []any{map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "echo"}}}
+	delete(host, "rate_limits")
+	for _, filter := range manifests(t, file) {
+		for _, patch := range get(t, filter, "spec")["configPatches"].([]any) {
+			switch value := get(t, patch, "patch", "value"); get(t, patch)["applyTo"] {
+			case "HTTP_FILTER":
+				filters := manager["http_filters"].([]any)
+				next := get(t, patch, "match", "listener", "filterChain", "filter", "subFilter")["name"]
+				if next != get(t, filters[0])["name"] {
+					t.Fatalf("there is no filter %v", next)
+				}
+				manager["http_filters"] = append([]any{value}, filters...)
+			case "VIRTUAL_HOST":
+				if name := get(t, patch, "match", "routeConfiguration", "vhost")["name"]; name != "" && name != host["name"] {
+					t.Fatalf("there is no virtual host %v", name)
+				}
+				maps.Copy(host, value)
+			default:
+				t.Fatalf("this test does not know how Istio applies %v", patch)
+			}
+		}
+	}
+	maps.Copy(get(t, manager, "http_filters", 0, "typed_config"), patient)
+	return doc
+}
+
+// manifests reads the documents of a YAML file of the repository.
+func manifests(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	var docs []map[string]any
+	for text := range strings.SplitSeq(readDocument(t, file), "\n---\n") {
+		var doc map[string]any
+		parse(t, text, &doc)
+		docs = append(docs, doc)
+	}
+	return docs
+}
+
 // The index of the examples lists each of them, and nothing else.
 func TestExamplesAreListed(t *testing.T) {
 	t.Parallel()
@@ -249,9 +342,8 @@ func TestExamplesAreListed(t *testing.T) {
 	for _, link := range regexp.MustCompile(`\]\(([^/)]*)`).FindAllStringSubmatch(readDocument(t, "examples/README.md"), -1) {
 		listed = append(listed, link[1])
 	}
-	if slices.Sort(listed); !slices.Equal(listed, dirs) {
-		t.Errorf("examples/README.md links to %q, want %q", listed, dirs)
-	}
+	slices.Sort(listed)
+	testenv.EqualLists(t, listed, dirs, "links of examples/README.md")
 }
 
 // The images are not available everywhere, so the test does not start them. It checks the
@@ -280,9 +372,7 @@ func TestCompose(t *testing.T) {
 		}
 		for _, v := range s.Volumes {
 			source, _, _ := strings.Cut(v, ":")
-			if _, err := os.Stat(filepath.Join(testenv.Repository(t), source)); err != nil {
-				t.Errorf("service %s mounts what is not there: %v", name, err)
-			}
+			testenv.Must(os.Stat(filepath.Join(testenv.Repository(t), source)))(t) // is mounted
 		}
 		needed := strings.TrimPrefix(s.NetworkMode, "service:")
 		if _, ok := services[needed]; needed != "" && !ok {
@@ -295,9 +385,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	for variable := range services["weir"].Environment {
-		if !strings.Contains(help, "$"+variable) {
-			t.Errorf("service weir sets %s, which serve --help does not know", variable)
-		}
+		testenv.Contains(t, help, "$"+variable)
 	}
 
 	// The health check of Envoy asks Weir.

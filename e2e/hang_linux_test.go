@@ -34,7 +34,7 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 	dir, rules := t.TempDir(), writeRules(t, userRules(3))
 	testenv.OK(t, syscall.Mkfifo(filepath.Join(dir, "results"), 0o600)) // without a reader
 	tests := filepath.Join(dir, "a_test.yaml")
-	write(t, tests, "rules: ["+rules+"]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n")
+	testenv.Write(t, tests, "rules: ["+rules+"]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n")
 	for name, args := range map[string][]string{
 		"a log that nobody reads":               {"serve"},
 		"problems that nobody reads":            {"validate", "/nowhere"},

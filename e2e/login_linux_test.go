@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"weir/internal/testenv"
 )
@@ -50,9 +49,7 @@ func (g *gate) try(from, body string) int {
 func (g *gate) want(n, status int, from, body string) {
 	g.t.Helper()
 	for i := range n {
-		if got := g.try(from, body); got != status {
-			g.t.Fatalf("try %d from %s with %s: status %d, want %d", i+1, from, body, got, status)
-		}
+		testenv.Equal(g.t, g.try(from, body), status, "status of try %d from %s with %s", i+1, from, body)
 	}
 }
 
@@ -77,9 +74,7 @@ func TestLogin(t *testing.T) {
 	g.waitFor(429, here, login("alice", "right"))
 	before := g.tries.Load()
 	g.want(10, 429, here, login("alice", "right"))
-	if tried := g.tries.Load() - before; tried > 0 {
-		t.Errorf("%d denied tries reached the upstream", tried)
-	}
+	testenv.Equal(t, g.tries.Load(), before, "tries that reached the upstream")
 	g.want(1, 200, here, login("bob", "right"))
 	g.want(1, 200, elsewhere, login("alice", "right"))
 
@@ -89,20 +84,6 @@ func TestLogin(t *testing.T) {
 	}
 	g.waitFor(429, elsewhere, `{"User": "alice", "password": "right"}`)
 	g.want(1, 200, elsewhere, login("alice", "right"))
-}
-
-// The peek before the fourth try begins a ban that outlasts the window.
-func TestLoginBan(t *testing.T) {
-	t.Parallel()
-	g := startGate(t, strings.NewReplacer("unit: minute, unit_multiplier: 10", "unit: second, unit_multiplier: 2", "15m", "5s"))
-	close(g.answer)
-	g.waitFor(429, "127.0.0.1", login("alice", "wrong"))
-	banned := time.Now()
-	g.want(1, 200, "127.0.0.1", login("bob", "right"))
-	g.waitFor(200, "127.0.0.1", login("alice", "right"))
-	if lasted := time.Since(banned); lasted < 4*time.Second {
-		t.Errorf("the ban lasted %v, want 5s", lasted)
-	}
 }
 
 // As the example's README says, Envoy can count tries before they reach the login and refund

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -9,25 +10,40 @@ import (
 	"weir/internal/testenv"
 )
 
-// fits checks the width, contrasts and names of each page in several widths and colour schemes, with
-// and without scripts.
+// inEachLook calls visit in each width and colour scheme, in turns with and without scripts, so
+// that any two of these occur together.
+func (p *tab) inEachLook(widths []int64, visit func(width int64, scheme, look string)) {
+	p.t.Helper()
+	scripts := func(disabled bool) {
+		testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: disabled}))(p.t)
+	}
+	for i, width := range widths {
+		for j, scheme := range []string{"light", "dark"} {
+			without := (i+j)%2 > 0
+			scripts(without)
+			testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
+			p.do(chromedp.EmulateViewport(width, 800))
+			visit(width, scheme, fmt.Sprintf("at %d, %s, without scripts: %t", width, scheme, without))
+		}
+	}
+	scripts(false)
+}
+
+// fits checks the width, contrasts and names of each page.
 func fits(p *tab) {
 	pages := []string{"", "?window=hour&servers=all", "rules", "budgets", "exceptions", "descriptor?domain=api&descriptor=user%3Dmallory", "servers", "at-3am", "signin"}
-	for i, scheme := range []string{"light", "dark", "light", "dark"} {
-		testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: i > 1}))(p.t)
-		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
-		for _, width := range []int64{360, 390, 1280} {
-			p.do(chromedp.EmulateViewport(width, 800))
-			for _, page := range pages {
-				p.open("/console/" + page)
-				testenv.Equal(p.t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "width of %q in %d", page, width)
-				testenv.Equal(p.t, p.get(contrasts), "", "faint text of %q in %s", page, scheme)
-				testenv.Equal(p.t, p.get(unusable), "", "what is unusable on %q in %d", page, width)
-				testenv.Equal(p.t, p.get(unnamed), "", "what has no name on %q", page)
-			}
+	p.open("/console/")
+	p.wants("panel-rates", "15 min ago") // the chart is among what is checked
+	p.inEachLook([]int64{360, 390, 1280}, func(width int64, scheme, look string) {
+		for _, page := range pages {
+			p.open("/console/" + page)
+			testenv.Equal(p.t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "width of %q %s", page, look)
+			testenv.Equal(p.t, p.get(contrasts), "", "faint text of %q %s", page, look)
+			testenv.Equal(p.t, p.get(unusable), "", "what is unusable on %q %s", page, look)
+			testenv.Equal(p.t, p.get(unnamed), "", "what has no name on %q %s", page, look)
 		}
-		testenv.Equal(p.t, p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true", scheme == "dark", "the page is dark in the scheme %s", scheme)
-	}
+		testenv.Equal(p.t, p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true", scheme == "dark", "the page is dark %s", look)
+	})
 }
 
 // contrasts lists texts with less contrast than WCAG AA requires.

@@ -188,9 +188,7 @@ func TestDocumentedDecision(t *testing.T) {
 		line = regexp.MustCompile(`{"time".*\n`).FindString(w.output.String())
 		return line != ""
 	})
-	if got := decision(t, line); !maps.Equal(got, want) {
-		t.Errorf("got %v, documented is %v", got, want)
-	}
+	testenv.EqualDeep(t, decision(t, line), want, "the logged and the documented decision")
 }
 
 // decision returns the fields of a log line, without times and the path of the rules.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"weir/internal/testenv"
@@ -43,23 +41,19 @@ var faults = map[string]struct {
 	},
 }
 
-// TestConsoleShowsFaults breaks servers under traffic while their consoles are open.
-func TestConsoleShowsFaults(t *testing.T) {
-	t.Parallel()
-	browser := testenv.Browser(t)
-	for name := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			showsFault(browser, t, name)
-		})
-	}
-}
+// These tests break a server under traffic while its console is open. Parallel subtests would begin
+// after all other tests, and end alone.
+func TestConsoleShowsFrozenRedis(t *testing.T)  { showsFault(t, "frozen") }
+func TestConsoleShowsKilledRedis(t *testing.T)  { showsFault(t, "killed") }
+func TestConsoleShowsFullRedis(t *testing.T)    { showsFault(t, "full") }
+func TestConsoleShowsRefusedRules(t *testing.T) { showsFault(t, "refused") }
 
-// showsFault checks that the line of a fault appears above an open page without a reload, in both
-// widths and schemes and without scripts, leads to its section, and goes after the repair. With
+// showsFault checks that the line of a fault appears above an open page without a reload, in each
+// look, leads to its section, and goes after the repair. With
 // -update-pictures it takes a screenshot.
-func showsFault(browser context.Context, t *testing.T, name string) {
-	fault, redis := faults[name], testenv.RedisServer(t)
+func showsFault(t *testing.T, name string) {
+	t.Parallel()
+	fault, browser, redis := faults[name], testenv.Browser(t), testenv.RedisServer(t)
 	rules := writeRules(t, consoleRules)
 	w := startWeir(t, rules, "REDIS_URL="+redis.Addr(), "REDIS_TIMEOUT=2s") // less than the patience of the test
 	p := newTab(browser, t, w.debug)
@@ -100,28 +94,19 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 		t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it again", picture, err)
 	}
 	line := ".problems ." + fault.level
-	for _, scheme := range []string{"light", "dark"} {
-		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(t)
-		for _, width := range []int64{390, 1280} {
-			p.do(chromedp.EmulateViewport(width, 800))
-			for _, without := range []bool{false, true} {
-				testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: without}))(t)
-				for _, page := range []string{"", "rules", "budgets", "exceptions", "descriptor", "servers", "at-3am"} {
-					p.open("/console/" + page)
-					at := fmt.Sprintf("%q at %d, %s, without scripts: %t", page, width, scheme, without)
-					p.wants("panel-problems", fault.want...)
-					testenv.Equal(t, p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)), "true", "%s: the line is above everything", at)
-					if page == "servers" && fault.level == "red" {
-						p.wants("panel-servers", fault.want[0])
-						p.lacks("#panel-servers", "healthy")
-					}
-					testenv.Equal(t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "%s: width", at)
-					testenv.Equal(t, p.get(contrasts)+p.get(unnamed), "", "%s: faint text, and what has no name", at)
-				}
+	p.inEachLook([]int64{390, 1280}, func(width int64, _, look string) {
+		for _, page := range []string{"", "rules", "budgets", "exceptions", "descriptor", "servers", "at-3am"} {
+			p.open("/console/" + page)
+			p.wants("panel-problems", fault.want...)
+			testenv.Equal(t, p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)), "true", "%q %s: the line is above everything", page, look)
+			if page == "servers" && fault.level == "red" {
+				p.wants("panel-servers", fault.want[0])
+				p.lacks("#panel-servers", "healthy")
 			}
+			testenv.Equal(t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "%q %s: width", page, look)
+			testenv.Equal(t, p.get(contrasts)+p.get(unnamed), "", "%q %s: faint text, and what has no name", page, look)
 		}
-	}
-	testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{}))(t)
+	})
 	p.open("/console/rules")
 	p.do(chromedp.Click(chromedp.CSS(line + " a")))
 	testenv.Until(t, "the link leads to the section", func() bool {

@@ -24,12 +24,9 @@ func TestProcessors(t *testing.T) {
 	w := startWeir(t, dir)
 	wait := func(processors int, work func()) {
 		t.Helper()
-		testenv.Eventually(t, func() error {
+		testenv.Becomes(t, "processors", float64(processors), func() float64 {
 			work()
-			if n := w.metric("go_sched_gomaxprocs_threads", ""); n != float64(processors) {
-				return fmt.Errorf("Weir runs on %v processors, want %d", n, processors)
-			}
-			return nil
+			return w.metric("go_sched_gomaxprocs_threads", "")
 		})
 	}
 	wait(1, func() {})
@@ -41,7 +38,5 @@ func TestProcessors(t *testing.T) {
 		}
 	})
 	wait(1, func() {})
-	if n := set.metric("go_sched_gomaxprocs_threads", ""); n != 3 {
-		t.Errorf("Weir runs on %v processors, want the 3 of GOMAXPROCS", n)
-	}
+	testenv.Equal(t, set.metric("go_sched_gomaxprocs_threads", ""), 3, "processors with GOMAXPROCS")
 }

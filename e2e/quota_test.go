@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,29 +33,16 @@ func TestQuotaExampleReadme(t *testing.T) {
 	}
 	shares := func() {
 		t.Helper()
-		out := output(t, program(t)+" top --budgets --server "+server.debug)
-		if !regexp.MustCompile(`127.0.0.1:\d+ +api tenant=a, 100 per second\n`).MatchString(out) {
-			t.Errorf("weir top --budgets shows no shares:\n%s", out)
-		}
-		if out = output(t, program(t)+" top --budgets web --server "+server.debug); strings.Contains(out, "tenant") {
-			t.Errorf("weir top --budgets shows shares of another domain:\n%s", out)
-		}
-		page := testenv.Must(fetch("http://" + server.debug + "/console/budgets"))(t)
-		if !strings.Contains(page.body, "Shares of Envoys") || !strings.Contains(page.body, "domain=api&amp;descriptor=tenant%3da") {
-			t.Errorf("the console shows no shares:\n%s", page.body)
-		}
-		out = output(t, program(t)+" peek api tenant=a --server "+server.debug)
-		if !strings.Contains(out, "Envoys divide 100 per second, at most 100 at once. They ask for no request") || strings.Contains(out, "No rule") || strings.Contains(out, "denied") {
-			t.Errorf("weir peek says:\n%s", out)
-		}
-		page = testenv.Must(fetch("http://" + server.debug + "/console/descriptor?domain=api&descriptor=tenant%3Da"))(t)
-		if !strings.Contains(page.body, "Envoys divide 100 per second") || strings.Contains(page.body, "What to do") {
-			t.Errorf("the page of a descriptor is:\n%s", page.body)
-		}
-		page = testenv.Must(fetch("http://" + server.debug + "/console/rules"))(t)
-		if !strings.Contains(page.body, "quota_service, see") {
-			t.Errorf("the page Rules does not mark the rule:\n%s", page.body)
-		}
+		o := operator{t, t.TempDir(), server.debug}
+		o.shell("weir top --budgets", `127.0.0.1:\d+ +api tenant=a, 100 per second\n`)
+		testenv.Lacks(t, o.shell("weir top --budgets web"), "tenant")
+		testenv.Contains(t, server.page("/console/budgets"), "Shares of Envoys", "domain=api&amp;descriptor=tenant%3da")
+		peek := o.shell("weir peek api tenant=a", "Envoys divide 100 per second, at most 100 at once. They ask for no request")
+		testenv.Lacks(t, peek, "No rule", "denied")
+		page := server.page("/console/descriptor?domain=api&descriptor=tenant%3Da")
+		testenv.Contains(t, page, "Envoys divide 100 per second")
+		testenv.Lacks(t, page, "What to do")
+		testenv.Contains(t, server.page("/console/rules"), "quota_service, see")
 	}
 	const serves = "go run ./cmd/server --config " + dir + "/rules"
 	walk{asks: 4, repeats: "for port|2000|metrics|tenant: b", starts: map[string]func(string){
@@ -125,7 +110,7 @@ func TestQuotaIsDivided(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	redis := testenv.RedisServer(t)
-	env := []string{"REDIS_URL=" + redis.Addr(), "QUOTA_SHARE_LIFE=6s", "REDIS_TIMEOUT=1s"}
+	env := []string{"REDIS_URL=" + redis.Addr(), "QUOTA_SHARE_LIFE=6s", "REDIS_TIMEOUT=1s", "DRAIN_DELAY=2s"}
 	upstream := serve(t, echo)
 	var servers [3]*weir
 	for i := range servers {
@@ -137,42 +122,35 @@ func TestQuotaIsDivided(t *testing.T) {
 		envoys[i] = runEnvoy(t, g.bootstrap(t, addrs...))
 	}
 	const limit, slack = 100.0, 100.0 // requests per second; delay of answers, and of this machine
-	m := meter{limit: limit}
+	meters := []meter{{limit: limit}}
 	var stop [2]chan struct{}
 	begin := func(i, rate int) {
 		stop[i] = make(chan struct{})
-		go flood(envoys[i], "a", rate, stop[i], func() { m.admitted(i) })
+		go flood(envoys[i], "a", rate, stop[i], func() { meters[0].admitted(i) })
 	}
 	begin(0, 270)
 	begin(1, 30)
 	defer func() { close(stop[1]) }()
-	// wants waits until the Envoys admit at least so many of the requests in two seconds.
-	wants := func(what string, first, second int) {
-		t.Helper()
-		testenv.Eventually(t, func() error {
-			if got := m.inTwoSeconds(); got[0] < first || got[1] < second {
-				return fmt.Errorf("%s: %v were admitted in two seconds, want %d and %d", what, got, first, second)
-			}
-			return nil
-		})
+	atLeast := func(least, other int) func(n, first, second int) bool {
+		return func(_, first, second int) bool { return first >= least && second >= other }
 	}
-	wants("both", 90, 40)
+	waitForAdmitted(t, "both", meters, atLeast(90, 40))
 	servers[0].kill()
-	wants("a server is killed", 0, 40)
+	waitForAdmitted(t, "a server is killed", meters, atLeast(0, 40))
 	close(stop[0])
 	envoys[0].kill()
 	close(stop[1])
 	begin(1, 200)
-	wants("the other Envoy is killed", 0, 160)
+	waitForAdmitted(t, "the other Envoy is killed", meters, atLeast(0, 160))
 	drained, other := servers[1], servers[2]
 	if drained.metric("weir_quota_streams", "") == 0 {
 		drained, other = other, drained
 	}
 	drained.signal(syscall.SIGTERM)
-	wants("its server is drained", 0, 160)
 	drained.wantExit(0)
 	other.waitForMetric("weir_quota_streams 1")
-	m.wantAtMost(t, limit+slack)
+	waitForAdmitted(t, "its server is drained", meters, atLeast(0, 160))
+	wantAtMost(t, meters, limit+slack)
 }
 
 // meter counts what two Envoys admit, and how much of a bucket that drains at the rate of the limit.
@@ -194,25 +172,42 @@ func (m *meter) admitted(envoy int) {
 	m.by[envoy]++
 }
 
-// inTwoSeconds returns what the Envoys admit in the next two seconds.
-func (m *meter) inTwoSeconds() [2]int {
-	read := func() [2]int {
+// admittedBy returns how many requests the Envoys have admitted, for each meter.
+func admittedBy(meters []meter) (by [][2]int) {
+	for n := range meters {
+		m := &meters[n]
 		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.by
+		by = append(by, m.by)
+		m.mu.Unlock()
 	}
-	before := read()
-	<-time.NewTimer(2 * time.Second).C
-	after := read()
-	return [2]int{after[0] - before[0], after[1] - before[1]}
+	return by
 }
 
-func (m *meter) wantAtMost(t *testing.T, most float64) {
+// waitForAdmitted waits until ok accepts what the first and the second Envoy admit in two seconds, for each meter.
+func waitForAdmitted(t *testing.T, when string, meters []meter, ok func(n, first, second int) bool) {
 	t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.most > most {
-		t.Errorf("%.0f of the limit were used at once, at most %.0f may be", m.most, most)
+	testenv.Eventually(t, func() error {
+		before := admittedBy(meters)
+		testenv.Pass(2 * time.Second)
+		for n, by := range admittedBy(meters) {
+			if first, second := by[0]-before[n][0], by[1]-before[n][1]; !ok(n, first, second) {
+				return fmt.Errorf("%s: %d and %d were admitted in two seconds of limit %d", when, first, second, n)
+			}
+		}
+		return nil
+	})
+}
+
+func wantAtMost(t *testing.T, meters []meter, most float64) {
+	t.Helper()
+	for n := range meters {
+		m := &meters[n]
+		m.mu.Lock()
+		used := m.most
+		m.mu.Unlock()
+		if used > most {
+			t.Errorf("%.0f of limit %d were used at once, at most %.0f may be", used, n, most)
+		}
 	}
 }
 
@@ -238,17 +233,8 @@ func TestQuotaInCluster(t *testing.T) {
 			go flood(e, tenant, 90, stop, func() { meters[n].admitted(i) })
 		}
 	}
-	for n, tenant := range tenants {
-		testenv.Eventually(t, func() error {
-			if got := meters[n].inTwoSeconds(); got[0] < 70 || got[1] < 70 || got[0]+got[1] < 180 {
-				return fmt.Errorf("tenant %s: %v were admitted in two seconds, want nearly 100 by each", tenant, got)
-			}
-			return nil
-		})
-	}
-	for n := range meters {
-		meters[n].wantAtMost(t, 200)
-	}
+	waitForAdmitted(t, "in a cluster", meters, func(_, first, second int) bool { return first >= 70 && second >= 70 && first+second >= 180 })
+	wantAtMost(t, meters, 200)
 }
 
 // TestQuotaFailureModes stops Redis. After the life of the shares, failure modes decide: for error, Envoy
@@ -275,27 +261,20 @@ func TestQuotaFailureModes(t *testing.T) {
 			go flood(e, mode, 60, stop, func() { meters[n].admitted(i) })
 		}
 	}
-	// wants waits until the first Envoy, and both together, admit in two seconds what ok says.
-	wants := func(when, mode string, ok func(first, second int) bool) {
-		t.Helper()
-		testenv.Eventually(t, func() error {
-			if got := meters[slices.Index(modes, mode)].inTwoSeconds(); !ok(got[0], got[1]) {
-				return fmt.Errorf("%s, %s: %v were admitted in two seconds", when, mode, got)
-			}
-			return nil
-		})
-	}
-	divided := func(first, second int) bool { return first+second >= 30 && first+second <= 50 }
-	for _, mode := range modes {
-		wants("before", mode, divided)
-	}
+	divided := func(_, first, second int) bool { return first+second >= 30 && first+second <= 50 }
+	waitForAdmitted(t, "before", meters, divided)
 	redis.Stop()
-	wants("without Redis", "error", func(first, second int) bool { return first == 0 && second > 80 })
-	wants("without Redis", "allow", func(first, second int) bool { return first > 80 && second > 80 })
-	wants("without Redis", "deny", func(first, second int) bool { return first+second == 0 })
-	wants("without Redis", "local", divided)
+	waitForAdmitted(t, "without Redis", meters, func(n, first, second int) bool {
+		switch modes[n] {
+		case "error":
+			return first == 0 && second > 80
+		case "allow":
+			return first > 80 && second > 80
+		case "deny":
+			return first+second == 0
+		}
+		return divided(n, first, second)
+	})
 	redis.Start()
-	for _, mode := range modes {
-		wants("after", mode, divided)
-	}
+	waitForAdmitted(t, "after", meters, divided)
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"testing"
 
 	"weir/internal/testenv"
@@ -63,20 +62,10 @@ descriptors:
 				// wants waits until operators see that many used units of the amount in force.
 				wants := func(used, amount int) {
 					t.Helper()
-					shown := regexp.MustCompile(fmt.Sprintf(`(?s)%d per month.*%d of %d`, amount, used, amount))
-					page := func(path string, shown *regexp.Regexp) {
-						t.Helper()
-						testenv.Eventually(t, func() error {
-							a, err := fetch("http://" + s.weir.debug + path)
-							if err == nil && !shown.MatchString(a.body) {
-								err = fmt.Errorf("%s of %s lacks %s:\n%s", path, key, shown, a.body)
-							}
-							return err
-						})
-					}
-					page("/console/descriptor?"+url.Values{"domain": {"api"}, "descriptor": {key + "=acme"}}.Encode(), shown)
-					page("/budgets", regexp.MustCompile(fmt.Sprintf(`%s=acme[^{}]*"amount": %d,\s*"used": %d,`, key, amount, used)))
-					operator.shell("weir peek api "+key+"=acme", shown.String())
+					debug, shown := "http://"+s.weir.debug, fmt.Sprintf(`(?s)%d per month.*%d of %d`, amount, used, amount)
+					waitForText(t, debug+"/console/descriptor?"+url.Values{"domain": {"api"}, "descriptor": {key + "=acme"}}.Encode(), shown)
+					waitForText(t, debug+"/budgets", fmt.Sprintf(`%s=acme[^{}]*"amount": %d,\s*"used": %d,`, key, amount, used))
+					operator.shell("weir peek api "+key+"=acme", shown)
 				}
 				ask := func(amount string, tokens, status int) {
 					t.Helper()

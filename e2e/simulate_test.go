@@ -156,9 +156,7 @@ func TestSimulate(t *testing.T) {
 		if report.Unreadable > 0 || report.Lines != int64(len(requests)) {
 			t.Errorf("%s: of %d lines %d cannot be read", format, report.Lines, report.Unreadable)
 		}
-		if denied := slices.Sorted(maps.Keys(denied)); !slices.Equal(denied, got) {
-			t.Errorf("%s: a replay denies %v, want %v", format, denied, got)
-		}
+		testenv.EqualLists(t, slices.Sorted(maps.Keys(denied)), got, "%s: requests that a replay denies", format)
 	}
 }
 
@@ -187,9 +185,7 @@ func TestLargeLog(t *testing.T) {
 		"go run ./cmd/server": program(t),
 		"docs/simulate/":      filepath.Join(root, "docs/simulate") + "/",
 	} {
-		if !strings.Contains(script, from) {
-			t.Fatalf("there is no %q in\n%s", from, script)
-		}
+		testenv.Contains(t, script, from)
 		script = strings.ReplaceAll(script, from, to)
 	}
 	out := testenv.Must(shell(t, dir, script))(t)
@@ -256,9 +252,7 @@ func TestClientsOfEnvoy(t *testing.T) {
 					options = append(options, "--header=x-forwarded-for:"+lists[i])
 				}
 				want := []string{fmt.Sprintf("api [map[key:remote_address value:%s]]", l.Trusted)}
-				if got := (sent{}).foretold(t, config, options...); !slices.Equal(got, want) {
-					t.Errorf("weir descriptors: %q has %q, and Envoy trusts %s", lists[i], got, l.Trusted)
-				}
+				testenv.EqualLists(t, sent{}.foretold(t, config, options...), want, "descriptors of %q", lists[i])
 			}
 			for format, log := range logs {
 				linesOf(t, log, len(lists))

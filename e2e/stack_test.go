@@ -214,11 +214,7 @@ func exchange(client *http.Client, method, url, body string, headers ...string) 
 // ask sends a GET request for path to Envoy, which must answer.
 func (e *envoy) ask(path string, headers ...string) answer {
 	e.t.Helper()
-	a, err := exchange(e.client, http.MethodGet, "http://"+e.addr+path, "", headers...)
-	if err != nil {
-		e.t.Fatalf("asking Envoy for %s: %v", path, err)
-	}
-	return a
+	return testenv.Must(exchange(e.client, http.MethodGet, "http://"+e.addr+path, "", headers...))(e.t)
 }
 
 // askInBackground sends a GET request for path and returns a channel for the answer.

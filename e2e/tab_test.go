@@ -119,12 +119,7 @@ func (p *tab) wants(id string, texts ...string) {
 // lacks fails the test if the element at a selector shows any of the texts.
 func (p *tab) lacks(selector string, texts ...string) {
 	p.t.Helper()
-	got := p.get(fmt.Sprintf(`document.querySelector(%q).innerText`, selector))
-	for _, text := range texts {
-		if strings.Contains(got, text) {
-			p.t.Errorf("%s has %q, it shows\n%s", selector, text, got)
-		}
-	}
+	testenv.Lacks(p.t, p.get(fmt.Sprintf(`document.querySelector(%q).innerText`, selector)), texts...)
 }
 
 // presses sends key strokes in order.

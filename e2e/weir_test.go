@@ -120,19 +120,25 @@ func (w *weir) readAddresses() error {
 // waitForMetric waits until Weir's metrics contain the given line.
 func (w *weir) waitForMetric(line string) {
 	w.t.Helper()
-	waitForText(w.t, "http://"+w.metrics+"/metrics", line+"\n")
+	waitForText(w.t, "http://"+w.metrics+"/metrics", regexp.QuoteMeta(line+"\n"))
 }
 
-// waitForText waits until a page has a text.
-func waitForText(t *testing.T, url, text string) {
+// waitForText waits until a page has a text that matches a pattern.
+func waitForText(t *testing.T, url, pattern string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
 		a, err := fetch(url)
-		if err == nil && !strings.Contains(a.body, text) {
-			err = fmt.Errorf("%s has no %q:\n%s", url, text, a.body)
+		if err == nil && !regexp.MustCompile(pattern).MatchString(a.body) {
+			err = fmt.Errorf("%s has no %s:\n%s", url, pattern, a.body)
 		}
 		return err
 	})
+}
+
+// page returns the body of a page of the debug port.
+func (w *weir) page(path string) string {
+	w.t.Helper()
+	return testenv.Must(fetch("http://" + w.debug + path))(w.t).body
 }
 
 // metric returns the sum of those series of a metric whose labels contain a text.
@@ -171,15 +177,8 @@ func replaceRules(t *testing.T, dir, rules string) {
 func replaceFile(t *testing.T, file, text string) {
 	t.Helper()
 	next := filepath.Join(filepath.Dir(file), ".next")
-	write(t, next, text)
+	testenv.Write(t, next, text)
 	testenv.OK(t, os.Rename(next, file))
-}
-
-// write writes a file and creates its parent directories.
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // patience is the maximum time that a test waits for an event. It is generous, because they stop

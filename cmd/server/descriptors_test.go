@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,8 +18,7 @@ rate_limits:
 `
 
 func TestDescriptors(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	testenv.OK(t, os.WriteFile(file, []byte(envoyMapping), 0o600))
+	file := testenv.File(t, "envoy.yaml", envoyMapping)
 	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
 	every := filepath.Join(testenv.Repository(t), "e2e/testdata/descriptors.yaml")
 	runCommands(t, []string{"descriptors"}, []commandTest{

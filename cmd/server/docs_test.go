@@ -19,11 +19,9 @@ func TestCommandsOfDocuments(t *testing.T) {
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
 	run := 0
 	for _, name := range testenv.Documents(t) {
-		text := readText(t, name)
+		text := testenv.Read(t, name)
 		found := console.FindAllStringSubmatch(text, -1)
-		if all := strings.Count(text, "```console\n"); len(found) != all {
-			t.Errorf("%s: %d of %d commands are run", name, len(found), all)
-		}
+		testenv.Equal(t, len(found), strings.Count(text, "```console\n"), "%s: commands that are run", name)
 		for _, block := range found {
 			run++
 			command := exec.Command(shell, "-c", `"$0" `+block[1], os.Args[0])
@@ -32,9 +30,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 			if _, failed := err.(*exec.ExitError); err != nil && !failed {
 				t.Fatal(err)
 			}
-			if got, want := string(out), block[2]; got != want {
-				t.Errorf("%s: %s printed\n%s\nwant\n%s", name, block[1], got, want)
-			}
+			testenv.Equal(t, string(out), block[2], "%s: output of %s", name, block[1])
 		}
 	}
 	if run < 4 {
@@ -45,15 +41,14 @@ func TestCommandsOfDocuments(t *testing.T) {
 // The problems in the documents are the output of validate for rules such as these.
 func TestProblemsInDocuments(t *testing.T) {
 	rules := map[string]string{
-		"README.md":     strings.Replace(readText(t, "../../config/api.yaml"), "unit: minute", "unit: minuet", 1),
+		"README.md":     strings.Replace(testenv.Read(t, "../../config/api.yaml"), "unit: minute", "unit: minuet", 1),
 		"docs/rules.md": "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minute\n      requests_per_unit: 5\n      charge: allways\n",
 	}
 	for name, text := range rules {
 		t.Run(name, func(t *testing.T) {
 			document := testenv.Must(os.ReadFile(filepath.Join("../..", name)))(t)
 			t.Chdir(t.TempDir())
-			testenv.OK(t, os.Mkdir("config", 0o755))
-			testenv.OK(t, os.WriteFile("config/api.yaml", []byte(text), 0o644))
+			testenv.Write(t, "config/api.yaml", text)
 			_, stdout, _ := call(t, "validate", "config/")
 			want := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(stdout, "    $1")
 			if !strings.Contains(string(document), "\n\n"+want+"\n") || strings.Count(want, "\n") != 1 {
@@ -76,28 +71,23 @@ func TestLinksOfDocuments(t *testing.T) {
 	source := regexp.MustCompile("`([\\w/]+\\.(?:go|lua))`")
 	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 	for _, name := range testenv.Documents(t) {
-		for _, found := range link.FindAllStringSubmatch(readText(t, name), -1) {
+		for _, found := range link.FindAllStringSubmatch(testenv.Read(t, name), -1) {
 			target := name
 			if found[1] != "" {
 				target = filepath.Join(filepath.Dir(name), found[1])
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", name, err)
-			} else if found[2] != "" && !slices.Contains(anchors(readText(t, target)), found[2]) {
+			} else if found[2] != "" && !slices.Contains(anchors(testenv.Read(t, target)), found[2]) {
 				t.Errorf("%s: %s has no heading for #%s", name, target, found[2])
 			}
 		}
-		for _, found := range source.FindAllStringSubmatch(readText(t, name), -1) {
+		for _, found := range source.FindAllStringSubmatch(testenv.Read(t, name), -1) {
 			if !slices.ContainsFunc(sources, func(file string) bool { return strings.HasSuffix(file, "/"+found[1]) }) && !strings.Contains(found[1], "some_word") {
 				t.Errorf("%s: there is no file %s", name, found[1])
 			}
 		}
 	}
-}
-
-func readText(t *testing.T, name string) string {
-	t.Helper()
-	return string(testenv.Must(os.ReadFile(name))(t))
 }
 
 // anchors returns the fragments of links to the headings of a document.

@@ -21,17 +21,15 @@ func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	testenv.OK(t, os.CopyFS(dir+"/rules", os.DirFS("../../examples/envoy/rules")))
 	for _, name := range []string{"envoy.yaml", "access.log"} {
-		testenv.OK(t, os.WriteFile(dir+"/"+name, []byte(readText(t, "../../examples/envoy/"+name)), 0o644))
+		testenv.Write(t, dir+"/"+name, testenv.Read(t, "../../examples/envoy/"+name))
 	}
 	testenv.OK(t, os.Symlink(testenv.Must(os.Executable())(t), dir+"/weir"))
 	log := start(t, inProcess(append(local[:len(local):len(local)], "--config="+dir+"/rules")...))
 	log.WaitFor(t, "msg=listening")
-	at := func(listener string) string {
-		return regexp.MustCompile(listener + `=(\S+)`).FindStringSubmatch(log.String())[1]
-	}
-	environment := append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "USER=ops", "WEIR_SERVER="+at("debug"),
+	at := addresses(log)
+	environment := append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "USER=ops", "WEIR_SERVER="+at["debug"],
 		"HOST=127.0.0.1", "PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0", "DRAIN_DELAY=0s")
-	words := []string{"redis:6379", redis.Addr(), "weir:8081", at("grpc"), "weir:6070", at("debug"), "2026-11-30T08:00", time.Now().Add(24 * time.Hour).Format("2006-01-02T15:04")}
+	words := []string{"redis:6379", redis.Addr(), "weir:8081", at["grpc"], "weir:6070", at["debug"], "2026-11-30T08:00", time.Now().Add(24 * time.Hour).Format("2006-01-02T15:04")}
 
 	run := 0
 	_ = kong.Visit(newParser(new(commandLine), nil, nil, nil).Model, func(v kong.Visitable, next kong.Next) error {

@@ -72,7 +72,7 @@ func TestPreCommitHook(t *testing.T) {
 		ID, Name, Language, Entry, Files string
 		Args                             []string
 	}
-	testenv.OK(t, yaml.Unmarshal([]byte(readText(t, "../../.pre-commit-hooks.yaml")), &hooks))
+	testenv.OK(t, yaml.Unmarshal([]byte(testenv.Read(t, "../../.pre-commit-hooks.yaml")), &hooks))
 	hook := hooks[0]
 	for path, runs := range map[string]bool{
 		"config/api": true, "config/a/b/api": true, "config/api.yaml": true, "rules/api.yml": true, "api.json": true,

@@ -98,7 +98,7 @@ var remoteCases = []struct {
 func TestRemoteCommands(t *testing.T) {
 	for _, tt := range remoteCases {
 		t.Run(tt.golden, func(t *testing.T) {
-			answer := readText(t, "testdata/remote/"+tt.answer+".json")
+			answer := testenv.Read(t, "testdata/remote/"+tt.answer+".json")
 			server := answering(t, http.StatusOK, answer)
 			code, stdout, stderr := call(t, append(tt.args, "--server="+server.URL)...)
 			if code != tt.code || stderr != "" {
@@ -138,7 +138,7 @@ func TestRemoteCommands(t *testing.T) {
 
 // An exception may end at a time in this machine's time zone.
 func TestExceptUntil(t *testing.T) {
-	server := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json"))
+	server := answering(t, http.StatusOK, testenv.Read(t, "testdata/remote/exception.json"))
 	until := time.Now().Add(25 * time.Hour).Truncate(time.Minute)
 	code, _, stderr := call(t, "except", "add", "api", "user=alice", "--allow", "--reason=why", "--until="+until.Format("2006-01-02T15:04"), "--server="+server.URL)
 	var sent plan.Exception
@@ -152,9 +152,9 @@ func TestExceptUntil(t *testing.T) {
 // these arguments ask for exactly the denied descriptors.
 func TestPastedDescriptor(t *testing.T) {
 	shell := testenv.Shell(t)
-	server := answering(t, http.StatusOK, readText(t, "testdata/remote/hostile.json"))
+	server := answering(t, http.StatusOK, testenv.Read(t, "testdata/remote/hostile.json"))
 	_, stdout, _ := call(t, "denials", "--server="+server.URL)
-	server.answer = readText(t, "testdata/remote/none.json")
+	server.answer = testenv.Read(t, "testdata/remote/none.json")
 	var asked []string
 	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
 		words := testenv.Must(exec.Command(shell, "-c", "printf '%s\n' "+row[1]).Output())(t)
@@ -162,16 +162,12 @@ func TestPastedDescriptor(t *testing.T) {
 		var d plan.JSONDescriptor
 		testenv.OK(t, json.Unmarshal([]byte(server.body), &d))
 		domain, entries := d.Bytes()
-		if domain != "a'p\x1bi" {
-			t.Errorf("%s asks for the domain %q", row[1], domain)
-		}
+		testenv.Equal(t, domain, "a'p\x1bi", "domain for which %s asks", row[1])
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}
 	want := []string{
 		`[{"user" "\x1b[31mred\x1b[0m\n\x00"}]`, `[{"user" "\xff\xfe'; rm -rf /"}]`,
 		`[{"user" "<script>alert(1)</script>"} {"-x=,\\" "\u202egnp"}]`,
 	}
-	if !slices.Equal(asked, want) {
-		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)
-	}
+	testenv.EqualLists(t, asked, want, "descriptors pasted from\n%s", stdout)
 }

@@ -13,7 +13,7 @@ import (
 // them shows a token.
 func TestRemoteBadInput(t *testing.T) {
 	dir := rules(t, "empty", "\n", "ca.pem", "none")
-	ok := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json")).URL
+	ok := answering(t, http.StatusOK, testenv.Read(t, "testdata/remote/exception.json")).URL
 	notThere := answering(t, http.StatusNotFound, "there is no exception x\n").URL
 	except := func(args ...string) []string {
 		return append([]string{"except", "add", "api", "user=alice", "--server=" + ok, "--for=1h", "--reason=why"}, args...)
@@ -45,7 +45,7 @@ func TestRemoteBadInput(t *testing.T) {
 // the token.
 func TestRemoteByVariables(t *testing.T) {
 	dir := rules(t, "token", "swordfish\n", "ca.pem", string(testenv.NewAuthority(t).PEM()))
-	server := answering(t, http.StatusOK, readText(t, "testdata/remote/quiet.json"))
+	server := answering(t, http.StatusOK, testenv.Read(t, "testdata/remote/quiet.json"))
 	t.Setenv("WEIR_SERVER", server.URL)
 	for _, name := range []string{"ADMIN_TOKEN_FILE", "WEIR_TOKEN_FILE"} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRemoteByVariables(t *testing.T) {
 			}
 		})
 	}
-	server.answer = readText(t, "testdata/remote/exception.json")
+	server.answer = testenv.Read(t, "testdata/remote/exception.json")
 	code, stdout, stderr := call(t, "except", "add", "api", "user=alice", "--amount=2.5", "--for=1h", "--reason=why", "--by=ops", "--token-file="+dir+"/token", "--ca-file="+dir+"/ca.pem")
 	compare(t, 0, []string{"weir except remove 7f3a --token-file " + dir + "/token --ca-file " + dir + "/ca.pem\n"}, nil, code, stdout, stderr)
 	testenv.Contains(t, server.body, `"effect":"amount","factor":2.5,"for":3600,`)

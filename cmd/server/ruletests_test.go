@@ -63,5 +63,5 @@ func TestRuleTestsInterrupted(t *testing.T) {
 	compare(t, 0, []string{
 		`long_test.yaml" tests="1" failures="0" errors="1"`, `fail_test.yaml" tests="2" failures="1" errors="0"`, `invalid_test.yaml" tests="1" failures="0" errors="1"`,
 		"expected 4, got 3", "unknown field",
-	}, nil, 0, readText(t, dir+"/report.xml"), "")
+	}, nil, 0, testenv.Read(t, dir+"/report.xml"), "")
 }

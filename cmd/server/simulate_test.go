@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"io"
 	"os"
@@ -46,13 +44,10 @@ func TestSimulate(t *testing.T) {
 func TestSimulateCutLog(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	t.Chdir(dir)
-	var log bytes.Buffer
-	w := gzip.NewWriter(&log)
-	_, err := w.Write([]byte(userLines))
-	testenv.OK(t, errors.Join(err, w.Close()))
-	testenv.OK(t, os.WriteFile("cut.gz", log.Bytes()[:log.Len()-8], 0o600))
-	log.Bytes()[log.Len()-6] ^= 1 // a byte of the checksum
-	testenv.OK(t, os.WriteFile("corrupt.gz", log.Bytes(), 0o600))
+	log := []byte(testenv.Gzip(t, userLines))
+	testenv.Write(t, "cut.gz", string(log[:len(log)-8]))
+	log[len(log)-6] ^= 1 // a byte of the checksum
+	testenv.Write(t, "corrupt.gz", string(log))
 	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 2: gzip: invalid checksum"} {
 		why = log + ": " + why + "; the rest of the log is not in this report"
 		for output, first := range map[string]string{"text": "warning: " + why, "json": "{\n  \"warnings\": [\n    \"" + why} {

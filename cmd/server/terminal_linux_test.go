@@ -68,7 +68,7 @@ func TestSimulateOnTerminal(t *testing.T) {
 // On a terminal, top has bars and colours, unless NO_COLOR is set, and cuts long names. Elsewhere it
 // has neither, and cuts nothing. With --watch, it clears the terminal for each answer.
 func TestTopOnTerminal(t *testing.T) {
-	answer := readText(t, "testdata/remote/denials.json")
+	answer := testenv.Read(t, "testdata/remote/denials.json")
 	server := answering(t, http.StatusOK, answer)
 	args := []string{"top", "--server=" + server.URL}
 	_, piped, _ := call(t, args...)
@@ -111,9 +111,7 @@ func TestNowhereToPrint(t *testing.T) {
 			var stderr bytes.Buffer
 			code := run(t.Context(), args, full, &stderr)
 			compare(t, exitUsage, nil, []string{"weir: printing: write /dev/full: no space left on device\n"}, code, "", stderr.String())
-			if n := strings.Count(stderr.String(), "no space"); n != 1 {
-				t.Errorf("it is told %d times:\n%s", n, stderr.String())
-			}
+			testenv.Equal(t, strings.Count(stderr.String(), "no space"), 1, "times that it is told in\n%s", stderr.String())
 		})
 	}
 }

@@ -55,9 +55,7 @@ func TestDocumentedFields(t *testing.T) {
 		if place != "" {
 			said = schema.Definitions[place].Properties
 		}
-		if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
-			t.Errorf("%q of the schema has the fields %q, want %q", place, got, names)
-		}
+		testenv.EqualLists(t, slices.Sorted(maps.Keys(said)), slices.Sorted(slices.Values(names)), "fields of %q in the schema", place)
 		for name, property := range said {
 			if row := name + ": " + property.Description; !documented[row] {
 				t.Errorf("docs/rules.md does not say\n%s", row)
@@ -107,15 +105,11 @@ func TestDocumentedLabels(t *testing.T) {
 	}
 	request := entries("tenant=acme", "path=/files/a")
 	series := load(t, string(block[1])).match("shop", request).Limits[0].Series.Labels()
-	for _, want := range []string{
+	testenv.Contains(t, string(text),
 		fmt.Sprintf("{domain=%q, key1=%q, key2=%q}", series.Domain, series.Key1, series.Key2),
 		fmt.Sprintf("{domain=%q, rule=%q, limit=%q}", series.Domain, series.Rule, series.Limit),
 		fmt.Sprintf("key2=%q", limiter.NewLabelSet("shop", detailedLabels(t, string(block[1]), request)).Key2),
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("docs/metrics.md does not tell %s", want)
-		}
-	}
+	)
 }
 
 // detailedLabels adds detailed_metric to a rule, and then returns the labels of a request.

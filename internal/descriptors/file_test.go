@@ -1,9 +1,9 @@
 package descriptors
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,14 +18,11 @@ func write(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		var err error
+		testenv.Write(t, path, content)
 		if target, ok := strings.CutPrefix(content, "-> "); ok {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, []byte(content), 0o644)
+			testenv.OK(t, os.Remove(path))
+			testenv.OK(t, os.Symlink(target, path))
 		}
-		testenv.OK(t, err)
 	}
 	return dir
 }
@@ -114,14 +111,8 @@ func TestReadFiles(t *testing.T) {
 			if test.siblings {
 				files, skipped, err = ReadWithSiblings(paths[0])
 			}
-			for _, problem := range test.problems {
-				if err == nil || !strings.Contains(err.Error(), problem) {
-					t.Errorf("got error %v, want %s", err, problem)
-				}
-			}
-			if err != nil && test.problems == nil {
-				t.Error(err)
-			}
+			testenv.Contains(t, fmt.Sprint(err), test.problems...)
+			testenv.Equal(t, err == nil, test.problems == nil, "there is no error, such as %v", err)
 			var got []string
 			for i := range files {
 				name := testenv.Must(filepath.Rel(dir, files[i].Name))(t)
@@ -133,9 +124,8 @@ func TestReadFiles(t *testing.T) {
 			for i := range skipped {
 				skipped[i] = testenv.Must(filepath.Rel(dir, skipped[i]))(t)
 			}
-			if !slices.Equal(got, test.want) || !slices.Equal(skipped, test.skipped) {
-				t.Errorf("got %q, skipped %q, want %q, skipped %q", got, skipped, test.want, test.skipped)
-			}
+			testenv.EqualLists(t, got, test.want, "files")
+			testenv.EqualLists(t, skipped, test.skipped, "skipped files")
 		})
 	}
 }
@@ -144,7 +134,5 @@ func TestReadFilesBoundsSize(t *testing.T) {
 	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", strictyaml.MaxFileSize+100)})
 	files, _, err := ReadFiles(dir)
 	testenv.OK(t, err)
-	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
-		t.Errorf("read %d bytes, want %d", got, want)
-	}
+	testenv.Equal(t, len(files[0].Data), strictyaml.MaxFileSize+1, "bytes that are read")
 }

@@ -2,8 +2,6 @@ package descriptors
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,15 +12,8 @@ import (
 // FuzzLoad loads arbitrary bytes. Load must not panic and must always return the same tree or
 // problems, and the methods Dump and Match of the tree must work.
 func FuzzLoad(f *testing.F) {
-	for _, pattern := range []string{"testdata/good/*", "testdata/bad/*.*", "testdata/bad/*/*", "../../config/*"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil || len(names) == 0 {
-			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
-		}
-		for _, name := range names {
-			data := testenv.Must(os.ReadFile(name))(f)
-			f.Add(data, []byte("domain: api\ndescriptors:\n- key: path\n"))
-		}
+	for _, data := range testenv.ReadAll(f, "testdata/good/*", "testdata/bad/*.*", "testdata/bad/*/*", "../../config/*") {
+		f.Add(data, []byte("domain: api\ndescriptors:\n- key: path\n"))
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		files := []File{{"1.yaml", first}, {"2.yaml", second}}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -53,9 +51,7 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 		{File: "b.yaml", Line: 3, Column: 5, Path: "descriptors[0].key", Message: "add a key, or a rate_limit for everything that no other rule on this level matches"},
 		{File: "d.yaml", Line: 1, Column: 9, Path: "domain", Message: `"api" is already the domain of b.yaml:1:9; use another, or set MERGE_DOMAIN_CONFIG=true`},
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%v\nwant\n%v", got, want)
-	}
+	testenv.EqualLists(t, got, want, "problems")
 }
 
 // compareBeside loads each file in a directory, and each subdirectory as files to merge. It
@@ -91,11 +87,7 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 		"unit: month, algorithm: , shadow_mode: yes": limiter.ByCalendar,
 	} {
 		rules := "{domain: api, descriptors: [{key: user, rate_limit: {" + fields + ", requests_per_unit: 1}}]}"
-		tree, err := Load([]File{{"rules.yaml", []byte(rules)}}, Options{CalendarMonths: true})
-		if err != nil {
-			t.Errorf("%s: %v", fields, err)
-			continue
-		}
+		tree := testenv.Must(Load([]File{{"rules.yaml", []byte(rules)}}, Options{CalendarMonths: true}))(t)
 		testenv.Equal(t, tree.match("api", entries("user=a")).Limits[0].Algorithm, want, "%s: algorithm", fields)
 	}
 }
@@ -135,9 +127,7 @@ descriptors:
 		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
 	}
 	for i, spec := range specs {
-		if want := testenv.Must(limiter.NewLimit(spec))(t); !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
-			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
-		}
+		testenv.EqualDeep(t, rule.Limits[i].Spec, testenv.Must(limiter.NewLimit(spec))(t).Spec, "limit %d", i)
 	}
 }
 
@@ -147,14 +137,10 @@ func TestLoadMergesDomains(t *testing.T) {
 		{"2.yaml", []byte("{domain: web, descriptors: [{key: user}]}")},
 		{"3.yaml", []byte("{domain: api, descriptors: [{key: user, value: '*'}, {key: path}]}")},
 	}, Options{MergeDomains: true}))(t)
-	if got, want := dump(t, tree), "api.user_a*: no limit\nweb.user: no limit\napi.user_*: no limit\napi.path: no limit\n"; got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	testenv.Equal(t, dump(t, tree), "api.user_a*: no limit\nweb.user: no limit\napi.user_*: no limit\napi.path: no limit\n", "dump")
 	if tree.Domains() != 2 || tree.Rules() != 4 || !tree.HasDomain("api") || tree.HasDomain("") {
 		t.Errorf("got %d domains, %d rules", tree.Domains(), tree.Rules())
 	}
 	testenv.Equal(t, tree.DomainLabel("api")+tree.DomainLabel("none"), "api", "labels, of which only the known domain has one")
-	if rule := tree.match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
-		t.Errorf("got %v, want the wildcard of the first file", rule)
-	}
+	testenv.Equal(t, tree.match("api", []limiter.Entry{{Key: "user", Value: "abc"}}).String(), "api|user=a*", "rule, the wildcard of the first file")
 }

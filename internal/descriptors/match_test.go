@@ -68,12 +68,8 @@ func found(tree *Tree, descriptor []limiter.Entry) string {
 func TestMatch(t *testing.T) {
 	compareComments(t, "testdata/match", found)
 	var zero Tree
-	if rule := zero.match("api", entries("user=bob")); rule != nil {
-		t.Errorf("zero tree: got %v", rule)
-	}
-	if rule := load(t, "domain: api\n").match("other", entries("user=bob")); rule != nil {
-		t.Errorf("unknown domain: got %v", rule)
-	}
+	testenv.Equal(t, zero.match("api", entries("user=bob")), nil, "rule of the zero tree")
+	testenv.Equal(t, load(t, "domain: api\n").match("other", entries("user=bob")), nil, "rule of an unknown domain")
 }
 
 // use finds the rules for a descriptor, as for a request, and appends the keys of their counters

@@ -1,11 +1,11 @@
 package descriptors
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // explained formats the result of Explain.
@@ -43,7 +43,5 @@ func explained(tree *Tree, descriptor []limiter.Entry) string {
 
 func TestExplain(t *testing.T) {
 	compareComments(t, "testdata/explain", explained)
-	if got := new(Tree).Explain("api", entries("user=bob")); !reflect.DeepEqual(got, Trace{}) {
-		t.Errorf("zero tree: got %+v", got)
-	}
+	testenv.EqualDeep(t, new(Tree).Explain("api", entries("user=bob")), Trace{}, "trace of the zero tree")
 }

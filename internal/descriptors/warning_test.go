@@ -27,9 +27,7 @@ func goodFiles(t *testing.T, further ...string) []File {
 
 func TestNoWarnings(t *testing.T) {
 	for _, f := range goodFiles(t, "testdata/good/aliases.yaml") {
-		if w := load(t, string(f.Data)).Warnings(); len(w) > 0 {
-			t.Errorf("%s: %v", f.Name, w)
-		}
+		testenv.Equal(t, load(t, string(f.Data)).Warnings().Error(), "", "%s: warnings", f.Name)
 	}
 }
 

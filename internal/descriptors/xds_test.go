@@ -70,9 +70,8 @@ func TestBytesThatAreNoRules(t *testing.T) {
 		broken + "string field contains invalid UTF-8":                                                                                 {TypeUrl: ResourceType, Value: []byte("\x12\x01\xff")},
 		"resource \"x\": descriptors[0]" + strings.Repeat(".descriptors[0]", 49) + ": nested too deep, at most 100 levels are allowed": deep,
 	} {
-		if _, err := LoadResources([]*anypb.Any{messages(t)["wildcard.json"][0], resource}, Options{MergeDomains: true}); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := LoadResources([]*anypb.Any{messages(t)["wildcard.json"][0], resource}, Options{MergeDomains: true})
+		testenv.Equal(t, fmt.Sprint(err), want, "error")
 	}
 }
 

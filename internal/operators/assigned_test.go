@@ -40,7 +40,7 @@ const tooLong = "an amount of 11000 is too large for sliding_log, which keeps th
 // use puts rules in use.
 func (d *Desk) use(t *testing.T, rules string) {
 	t.Helper()
-	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
+	tree := load(t, rules)
 	d.Tree = func() *descriptors.Tree { return tree }
 }
 
@@ -148,9 +148,7 @@ func TestBadHeader(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", header, err, want)
 		}
 	}
-	if got := assigned(d); len(got) > 0 {
-		t.Errorf("%q is assigned", got)
-	}
+	testenv.EqualLists(t, assigned(d), nil, "assigned amounts")
 }
 
 // TestRepeatedLines repeats a change with the same ID and another amount, and with an amount that the rule
@@ -173,9 +171,7 @@ func TestRepeatedLines(t *testing.T) {
 			t.Errorf("with the id %q and a rule that cannot count it: %+v", id, got)
 		}
 	}
-	if got := assigned(d); len(got) != 1 || got[0] != "tenant=a::11000::" {
-		t.Errorf("%q is assigned", got)
-	}
+	testenv.EqualLists(t, assigned(d), []string{"tenant=a::11000::"}, "assigned amounts")
 }
 
 // TestPruneKeepsLaterChanges assigns amounts that are not in the file that is being read.

@@ -52,9 +52,7 @@ func TestBudgets(t *testing.T) {
 		f.ask(t.Context(), times, request)
 	}
 	list := mergeBudgets(f.Desk.Spending.list(began))
-	if got, want := strings.Join(budgets(list), "; "), "once=a 1 of 1; trial=x 4 of 4 shadow; team=blue 700 of 1000; user=bob 5 of 10; user=alice 4 of 10"; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	testenv.Equal(t, strings.Join(budgets(list), "; "), "once=a 1 of 1; trial=x 4 of 4 shadow; team=blue 700 of 1000; user=bob 5 of 10; user=alice 4 of 10", "budgets")
 	bob := list.Budgets[3]
 	if bob.Limit != "daily" || bob.TimeZone != "Europe/Berlin" || bob.StartsAgain.Format(time.RFC3339) != "2026-08-02T00:00:00+02:00" || bob.Left != 5 || list.OthersAtMost != 0 {
 		t.Errorf("got %+v", bob)
@@ -67,9 +65,7 @@ weir_limit_reached_total{domain="api",limit="hour",rule="team",threshold="50"} 1
 weir_limit_reached_total{domain="api",limit="hour",rule="team",threshold="80"} 0
 `
 	testenv.OK(t, testutil.CollectAndCompare(f.Desk.Spending.reached, strings.NewReader(reached)))
-	if f.Desk.Spending.list(began.Add(24*time.Hour)).Budgets != nil {
-		t.Error("budgets are listed after their windows")
-	}
+	testenv.EqualLists(t, budgets(f.Desk.Spending.list(began.Add(24*time.Hour))), nil, "budgets after their windows")
 }
 
 // TestBudgetsAreFresh changes counters and limits without a request.
@@ -81,7 +77,7 @@ func TestBudgetsAreFresh(t *testing.T) {
 	exception := func(id, of string, effect plan.Effect) *plan.Exception {
 		return &plan.Exception{ID: id, JSONDescriptor: plan.NewJSONDescriptor("api", entries(of)), Effect: effect, Factor: 10, Until: time.Now().Add(time.Hour)}
 	}
-	f.inForce.Store(plan.NewExceptions([]*plan.Exception{exception("a", "team=blue", plan.Amount), exception("b", "once=a", plan.Allow)}))
+	f.InForce.Current.Store(plan.NewExceptions([]*plan.Exception{exception("a", "team=blue", plan.Amount), exception("b", "once=a", plan.Allow)}))
 	testenv.Must(f.Reset(t.Context(), plan.NewJSONDescriptor("api", entries("user=eve")), "ann", "peer"))(t)
 	fresh := func() BudgetList {
 		list := mergeBudgets(f.Desk.Spending.list(began))
@@ -135,9 +131,7 @@ func TestBudgetsOfMany(t *testing.T) {
 	if list := s.list(later.Add(20 * time.Minute)); fmt.Sprint(budgets(list)) != "[new=bob 10 of 1000]" || list.OthersAtMost > 99.9 {
 		t.Errorf("in the next window: got %q, others at most %v", budgets(list), list.OthersAtMost)
 	}
-	if list := s.list(later.Add(2 * time.Hour)); list.OthersAtMost != 0 {
-		t.Errorf("others have used at most %v in a window that nobody used", list.OthersAtMost)
-	}
+	testenv.Equal(t, s.list(later.Add(2*time.Hour)).OthersAtMost, 0, "bound of others in a window that nobody used")
 }
 
 // TestBudgetIsUsedUpAt uses a counter steadily, then faster, then not at all.

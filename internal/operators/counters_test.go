@@ -46,9 +46,7 @@ descriptors:
 // lines returns an answer as text: its rule, and a line for each limit.
 func (f *fixture) lines(a Counters, err error) (text string) {
 	f.Helper()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.OK(f.T, err)
 	_, place, _ := strings.Cut(a.Location, ".yaml:")
 	text = a.Rule + " at " + place + "\n"
 	for _, l := range a.Limits {
@@ -71,11 +69,6 @@ func (f *fixture) lines(a Counters, err error) (text string) {
 	return text
 }
 
-func (f *fixture) want(what, got, want string) {
-	f.Helper()
-	testenv.Equal(f.T, got, want, "%s", what)
-}
-
 func TestPeekAndReset(t *testing.T) {
 	f := newFixture(t, rules, false)
 	ctx := t.Context()
@@ -84,45 +77,44 @@ func TestPeekAndReset(t *testing.T) {
 		return f.lines(f.Peek(ctx, plan.NewJSONDescriptor("api", entries(text))))
 	}
 	const old = `user|old at 3:5 "7 per hour" enforced: replaced` + "\n"
-	f.want("an unused rule", peek("user=alice"), "user at 3:5\n"+
+	testenv.Equal(t, peek("user=alice"), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
-		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
+		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old, "an unused rule")
 	f.ask(t.Context(), 5, "user=alice")
 	f.ask(t.Context(), 2, "user=bob")
 	banned := "user at 3:5\n" +
 		`user|burst at 3:5 "3 per hour" enforced: 3 of 3, 0 left, retry 1800, whole 1800, banned 600, shared [], p:w1|api|user=alice|1h` + "\n" +
 		`user|daily at 3:5 "100 per day" enforced: 3 of 100, 97 left, retry 0, whole 45000, banned 0, shared [], p:w1|api|user=alice|1d` + "\n" + old
 	for range 2 {
-		f.want("a banned user", peek("user=alice"), banned)
+		testenv.Equal(t, peek("user=alice"), banned, "a banned user")
 	}
 	f.ask(t.Context(), 4, "path=/files/a")
-	f.want("a shared counter", peek("path=/files/b"), "path=/files/* at 12:5\n"+
-		`path=/files/*|hour at 12:5 "5 per hour" enforced: 4 of 5, 1 left, retry 0, whole 1800, banned 0, shared [/files/*], p:w1|api|path~/files/*|1h`+"\n")
-	f.want("without a limit", peek("open=x"), "open at 16:5\n")
-	f.want("unlimited, and one in shadow mode", peek("vip=x"), "vip at 8:5\n"+
+	testenv.Equal(t, peek("path=/files/b"), "path=/files/* at 12:5\n"+
+		`path=/files/*|hour at 12:5 "5 per hour" enforced: 4 of 5, 1 left, retry 0, whole 1800, banned 0, shared [/files/*], p:w1|api|path~/files/*|1h`+"\n", "a shared counter")
+	testenv.Equal(t, peek("open=x"), "open at 16:5\n", "without a limit")
+	testenv.Equal(t, peek("vip=x"), "vip at 8:5\n"+
 		`vip|unlimited at 8:5 "" : unlimited`+"\n"+
-		`vip|hour at 8:5 "9 per hour" shadow_mode: 0 of 9, 9 left, retry 0, whole 0, banned 0, shared [], p:w1|api|vip=x|1h`+"\n")
+		`vip|hour at 8:5 "9 per hour" shadow_mode: 0 of 9, 9 left, retry 0, whole 0, banned 0, shared [], p:w1|api|vip=x|1h`+"\n", "unlimited, and one in shadow mode")
 	f.ask(ctx, 1, "tenant=acme,upload=x,request_id=1")
 	upload := func(held, left, whole int) string {
 		return "tenant|upload at 21:9\n" + fmt.Sprintf(`tenant|upload|minute concurrency at 21:9 "2 in flight, each for up to 1m0s" enforced: %d of 2, %d left, retry 0, whole %d, banned 0, shared [], p:w1|api|tenant=acme|upload=x|c1m`+"\n", held, left, whole)
 	}
 	for _, text := range []string{"tenant=acme,upload=x", "tenant=acme,upload=x,request_id=", "request_id=7,tenant=acme,upload=x"} {
-		f.want("holds", peek(text), upload(1, 1, 60)+
-			`tenant|tenants at 17:5 "50 per hour" enforced: 1 of 50, 49 left, retry 0, whole 1800, banned 0, shared [], p:w1|api|tenant=acme|1h`+"\n")
+		testenv.Equal(t, peek(text), upload(1, 1, 60)+
+			`tenant|tenants at 17:5 "50 per hour" enforced: 1 of 50, 49 left, retry 0, whole 1800, banned 0, shared [], p:w1|api|tenant=acme|1h`+"\n", "holds")
 	}
-	f.want("no rule", peek("stranger=x"), " at \n")
+	testenv.Equal(t, peek("stranger=x"), " at \n", "no rule")
 
 	a, err := f.Reset(ctx, plan.NewJSONDescriptor("api", entries("user=alice")), "ann", "peer")
-	f.want("reset", f.lines(a, err), "user at 3:5\n"+
+	testenv.Equal(t, f.lines(a, err), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
-		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
+		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old, "reset")
 	testenv.Equal(t, a.Reset, 2, "reset counters")
 	testenv.Equal(t, f.ask(t.Context(), 3, "user=alice"), 0, "denied requests after the reset")
 	testenv.Equal(t, f.ask(t.Context(), 2, "user=bob"), 1, "denied requests of another user")
 	a, err = f.Reset(ctx, plan.NewJSONDescriptor("api", entries("tenant=acme,upload=x")), "ann", "peer")
-	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
-		t.Errorf("%d counters were reset, want 2", a.Reset)
-	}
+	testenv.Equal(t, strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0), "reset of holds")
+	testenv.Equal(t, a.Reset, 2, "reset counters")
 	if a, err := f.Reset(ctx, plan.NewJSONDescriptor("nowhere", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
 		t.Errorf("no rule: got %+v, error %v", a, err)
 	}
@@ -214,9 +206,9 @@ func TestLook(t *testing.T) {
 	f.ask(ctx("4"), 10, "vip=x")
 	f.ask(ctx("5"), 5, long+"1")
 	f.ask(ctx("6"), 6, long+"2")
-	f.inForce.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", JSONDescriptor: plan.NewJSONDescriptor("api", entries("user=bob")), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
+	f.InForce.Current.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", JSONDescriptor: plan.NewJSONDescriptor("api", entries("user=bob")), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
 	f.ask(ctx("7"), 2, "user=bob,path=/")
-	f.inForce.Store(nil)
+	f.InForce.Current.Store(nil)
 	for i := range 3 {
 		f.ask(t.Context(), 1, fmt.Sprint("tenant=long,upload=x,request_id=", i))
 	}
@@ -304,8 +296,6 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 		{"192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"},
 	} {
 		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['2001:db8::/32', 'fe80::/16', 10.0.0.0/8], rate_limit: {unit: hour, requests_per_unit: 9}}, {key: ip, rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
-		f.InForce = newServer(t, nil).ExceptionStore
-		f.Plan.Exceptions = &f.InForce.Current
 		for _, form := range forms {
 			f.ask(t.Context(), 1, "ip="+form)
 		}
@@ -332,8 +322,6 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 // An exception for a descriptor with the entry of a hold applies to all holds.
 func TestExceptionForAHold(t *testing.T) {
 	f := newFixture(t, rules, false)
-	f.InForce = newServer(t, nil).ExceptionStore
-	f.Plan.Exceptions = &f.InForce.Current
 	added := testenv.Must(f.AddException(t.Context(), plan.Exception{JSONDescriptor: plan.NewJSONDescriptor("api", entries("tenant=acme,request_id=1,upload=x")), Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
 	if n := f.ask(t.Context(), 1, "tenant=acme,upload=x,request_id=2"); n != 1 || len(added.Entries) != 2 || added.Note != "" {
 		t.Errorf("%d requests were denied by %+v", n, added)

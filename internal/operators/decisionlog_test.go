@@ -70,9 +70,7 @@ weir_decision_log_dropped_total{reason="slow"} %d
 # TYPE weir_decision_log_records_total counter
 weir_decision_log_records_total %d
 `, tt.failed, tt.tooFast, tt.tooSlow, tt.records)
-				if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-					t.Error(err)
-				}
+				testenv.OK(t, testutil.GatherAndCompare(reg, strings.NewReader(want)))
 			})
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -91,14 +90,11 @@ func TestWindowsPass(t *testing.T) {
 		}
 	}
 	// Old denials expire even if there are no new ones.
-	if s := shown(r, at.Add(time.Hour)); len(s.Minute.Limits)+len(s.Hour.Limits)+len(s.Last) != 0 {
-		t.Errorf("got %+v", s)
-	}
+	s := shown(r, at.Add(time.Hour))
+	testenv.Equal(t, len(s.Minute.Limits)+len(s.Hour.Limits)+len(s.Last), 0, "denials in %+v", s)
 	// If the clock steps back, denials still count.
 	deny(r, noon.Add(-time.Hour), l, "frank", 1)
-	if s := shown(r, at.Add(time.Hour)); counts(s.Minute)["user/frank"] != 1 {
-		t.Errorf("got %+v", s.Minute)
-	}
+	testenv.Equal(t, counts(shown(r, at.Add(time.Hour)).Minute)["user/frank"], 1, "denials of frank")
 }
 
 // TestDenialsAsJSON checks all fields of denials.
@@ -121,9 +117,7 @@ func TestDenialsAsJSON(t *testing.T) {
 		}
 	})
 	s := mergeDenials(here)
-	if !reflect.DeepEqual(s.Minute.Limits, s.Hour.Limits) {
-		t.Error("the hour differs from the minute")
-	}
+	testenv.EqualDeep(t, s.Minute.Limits, s.Hour.Limits, "denials of the minute, and of the hour")
 	s.Hour = Window{}
 	got := testenv.Must(json.Marshal(s))(t)
 	id := `,"request_id":"7f` + "\uFFFD" + strings.Repeat("a", requestSize-3) + `"`
@@ -178,9 +172,7 @@ func TestMinutes(t *testing.T) {
 		"5 per minute":  "12:14 1 0.2 59 1-2, 12:08 1 0.2 53 0-5, 12:07 4 1.0 52 1-1, 12:02 1 0.2 47 1-0, 12:00 2 0.5 45 0-1, ",
 		"50 per minute": "12:14 4 1.0 59 , ",
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualDeep(t, got, want, "bars")
 	for _, l := range merged.Hour.Limits {
 		if denied := map[string]uint64{"5 per minute": 11, "50 per minute": 10}[l.Rate]; l.Denied != denied || len(l.Keys) != 2 || l.Keys[0].Minutes != nil {
 			t.Errorf("got %+v", l)
@@ -369,9 +361,7 @@ func TestMergeOfListedLimit(t *testing.T) {
 	}
 	merged := mergeWindows([]Window{listed(50, 4, 2), {OthersAtMost: 7}, listed(60, 5, 3)})
 	want := Window{Limits: []LimitDenials{{Denied: 117, Error: 16, OthersAtMost: 12}}, OthersAtMost: 27}
-	if !reflect.DeepEqual(merged, want) {
-		t.Errorf("got %+v, want %+v", merged, want)
-	}
+	testenv.EqualDeep(t, merged, want, "the merged window")
 }
 
 // checkOthers compares the bounds for keys that a window does not list with exact counts.

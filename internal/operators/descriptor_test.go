@@ -52,9 +52,7 @@ func FuzzExcerpt(f *testing.F) {
 			t.Errorf("got %d bytes, want %d at most", kept, size)
 		}
 		testenv.Equal(t, cut, d.Digest != "", "it is cut, with the digest %q", d.Digest)
-		if _, err := json.Marshal(d); err != nil {
-			t.Error(err)
-		}
+		testenv.Must(json.Marshal(d))(t)
 	})
 }
 

@@ -38,8 +38,6 @@ type fakePart struct {
 	changes []string
 }
 
-func newFake() *fake { return new(fake) }
-
 // call calls do under the lock, unless the store fails.
 func (f *fake) call(ctx context.Context, do func()) error {
 	f.mu.Lock()
@@ -222,7 +220,7 @@ func (s *server) want(entries ...string) {
 // same descriptors applies again.
 func TestExceptionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newFake()
+		store := new(fake)
 		a, b := newServer(t, store), newServer(t, store)
 		defer a.run()()
 		stop := b.run()
@@ -235,15 +233,13 @@ func TestExceptionsEnd(t *testing.T) {
 		a.add(allowing("user=alice", 2*time.Second))
 		time.Sleep(2*time.Second - 1)
 		for _, s := range []*server{a, b} {
-			if s.want("user=alice", "user=bob", "user=bob"); s.Find("api", entries("user=bob,path=/")).Effect != plan.Deny {
-				t.Error("the newest does not apply")
-			}
+			s.want("user=alice", "user=bob", "user=bob")
+			testenv.Equal(t, s.Find("api", entries("user=bob,path=/")).Effect, plan.Deny, "effect of the newest")
 		}
 		time.Sleep(time.Nanosecond)
 		for _, s := range []*server{a, b} {
-			if s.want("user=bob"); s.Find("api", entries("user=bob,path=/")).Effect != plan.Allow {
-				t.Error("the older one does not apply again")
-			}
+			s.want("user=bob")
+			testenv.Equal(t, s.Find("api", entries("user=bob,path=/")).Effect, plan.Allow, "effect of the older one, which applies again")
 		}
 		stop()
 		if got := b.log.String(); !strings.Contains(got, `level=INFO msg="exception expired" audit=true domain=api descriptor="user=alice"`) || strings.Count(got, "\n") != 2 {
@@ -264,7 +260,7 @@ func TestExceptionsEnd(t *testing.T) {
 // newer version can read, but no removed ones. Unreadable texts are logged at most once a minute.
 func TestLostStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newFake()
+		store := new(fake)
 		a, b := newServer(t, store), newServer(t, store)
 		defer a.run()()
 		defer b.run()()
@@ -306,9 +302,7 @@ func TestLostStore(t *testing.T) {
 		testenv.Equal(t, store.stored(), 1003, "texts in the store, that of alice and the unreadable ones")
 		sets := store.sets
 		time.Sleep(10 * time.Second)
-		if store.sets != sets {
-			t.Error("servers go on changing the store")
-		}
+		testenv.Equal(t, store.sets, sets, "changes of the store")
 		const unread = `msg="exceptions are ignored because they cannot be read, a newer version may have added them" exceptions=1002 err="`
 		log := a.log.String() + b.log.String()
 		if strings.Count(log, unread) != 4 || strings.Count(log, "cannot be read") != 4 || !strings.Contains(log, `msg="Redis has lost exceptions or assigned amounts, they are restored" changes=1003`) || len(log) > 10_000 {
@@ -325,7 +319,7 @@ func TestStoreFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := newFake()
+				store := new(fake)
 				s := newServer(t, store)
 				defer s.run()()
 				alice := s.add(allowing("user=alice", time.Hour))
@@ -364,7 +358,7 @@ func TestStoreFails(t *testing.T) {
 // At most 10,000 exceptions are in force. An expired one makes room.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newFake()
+		store := new(fake)
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
 		fields, text := map[string]string{}, store.parts[0].texts[e.ID]
@@ -386,7 +380,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestBadExceptions(t *testing.T) {
-	s := newServer(t, newFake())
+	s := newServer(t, new(fake))
 	for want, change := range map[string]func(n *plan.Exception){
 		"the domain is empty":                         func(n *plan.Exception) { n.Domain = "" },
 		"it has no entries, at least one is required": func(n *plan.Exception) { n.Entries = nil },

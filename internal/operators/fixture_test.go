@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +28,7 @@ type fixture struct {
 	*testing.T
 	*Desk
 	Observer
-	tree    *descriptors.Tree
-	inForce atomic.Pointer[plan.Exceptions]
+	tree *descriptors.Tree
 }
 
 func noShares(time.Time, int) []rlqs.Share { return nil }
@@ -38,20 +36,22 @@ func noShares(time.Time, int) []rlqs.Share { return nil }
 func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Observer: Observer{Recorder: NewRecorder(began), Spending: NewSpending(prometheus.NewRegistry()), Hashed: hashed}}
-	f.load(rules)
+	f.tree = load(t, rules)
+	inForce := newServer(t, nil).ExceptionStore
 	f.Desk = &Desk{
+		InForce:  inForce,
 		Spending: f.Observer.Spending,
 		Tree:     func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
-		Plan:   plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce, Assigned: new(plan.SharedSet)},
+		Plan:   plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &inForce.Current, Assigned: new(plan.SharedSet)},
 		Store:  memory.New(memory.Options{Now: func() time.Time { return began }}),
 		Shares: noShares,
 	}
 	return f
 }
 
-func (f *fixture) load(rules string) {
-	f.Helper()
-	f.tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(f.T)
+func load(t *testing.T, rules string) *descriptors.Tree {
+	t.Helper()
+	return testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
 }
 
 // entries parses a text such as "user=alice,path=/".

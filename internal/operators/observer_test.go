@@ -3,7 +3,6 @@ package operators
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -74,9 +73,7 @@ func TestDenialsAreRecorded(t *testing.T) {
 			f := newFixture(t, observedRules, tt.hashed)
 			f.Plan.ShadowMode = tt.shadow
 			f.ask(t.Context(), 3, tt.request)
-			if got := known(f.Observer.Recorder); fmt.Sprint(got) != fmt.Sprint(tt.want) {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
+			testenv.EqualLists(t, known(f.Observer.Recorder), tt.want, "keys")
 		})
 	}
 }
@@ -100,9 +97,7 @@ descriptors:
 		got[e.Location] = fmt.Sprintf("%s of %q %s", e.Rule, text, lacks)
 	}
 	want := map[string]string{"rules.yaml:3:5": `otherwise of "otherwise=a" `, "rules.yaml:4:5": `"(no key)" of "(no key)" `, "rules.yaml:5:5": `(no key) of "" all`}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualDeep(t, got, want, "denials by location")
 }
 
 // TestRequestIsNamed checks that the last request's ID comes from an entry, or else from the metadata, and

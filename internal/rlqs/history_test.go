@@ -340,10 +340,8 @@ func (w *world) disturb() {
 func (w *world) wantHome() {
 	w.t.Helper()
 	for i, s := range w.servers {
-		if len(s.buckets) > 0 {
-			for _, b := range s.buckets {
-				w.t.Errorf("server %d has a bucket with %d members, %d charged", i, len(b.members), b.charged)
-			}
+		for _, b := range s.buckets {
+			w.t.Errorf("server %d has a bucket with %d members, %d charged", i, len(b.members), b.charged)
 		}
 	}
 	if w.redis != nil {

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -41,12 +42,30 @@ func EqualLists[T comparable](tb testing.TB, got, want []T, format string, args 
 	}
 }
 
+// EqualDeep is Equal for values of any type, which reflect.DeepEqual compares.
+func EqualDeep(tb testing.TB, got, want any, format string, args ...any) {
+	tb.Helper()
+	if !reflect.DeepEqual(got, want) {
+		tb.Errorf("%s\n got %+v\nwant %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // Contains fails the test unless text contains all of wants.
 func Contains(tb testing.TB, text string, wants ...string) {
 	tb.Helper()
 	for _, want := range wants {
 		if !strings.Contains(text, want) {
 			tb.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// Lacks fails the test if text contains any of unwanted.
+func Lacks(tb testing.TB, text string, unwanted ...string) {
+	tb.Helper()
+	for _, part := range unwanted {
+		if strings.Contains(text, part) {
+			tb.Errorf("%q is in\n%s", part, text)
 		}
 	}
 }

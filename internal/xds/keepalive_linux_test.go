@@ -17,13 +17,9 @@ func TestProbes(t *testing.T) {
 	defer listener.Close()
 	conn := testenv.Must((&net.Dialer{KeepAlive: -1}).Dial("tcp", listener.Addr().String()))(t)
 	defer conn.Close()
-	if _, _, err := (keepAlive{insecure.NewCredentials()}).ClientHandshake(context.Background(), "", conn); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := keepAlive{insecure.NewCredentials()}.ClientHandshake(context.Background(), "", conn)
+	testenv.OK(t, err)
+	raw := testenv.Must(conn.(*net.TCPConn).SyscallConn())(t)
 	for name, option := range map[string][3]int{ // level, option, value
 		"on": {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1}, "seconds until the first": {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 30},
 		"seconds between two": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 10}, "without answer": {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},

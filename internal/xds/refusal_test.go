@@ -46,9 +46,7 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 			}
 			switch detail := request.GetErrorDetail(); {
 			case i == 0:
-				if got, want := prototext.Format(request), prototext.Format(&discovery.DiscoveryRequest{TypeUrl: configType, Node: node}); got != want {
-					t.Errorf("the first request is %s, want %s", got, want)
-				}
+				testenv.Equal(t, prototext.Format(request), prototext.Format(&discovery.DiscoveryRequest{TypeUrl: configType, Node: node}), "the first request")
 			case detail != nil && codes.Code(detail.GetCode()) != codes.InvalidArgument:
 				t.Errorf("refused by %v", detail)
 				fallthrough
@@ -200,8 +198,6 @@ func TestEndedStream(t *testing.T) {
 			applied = append(applied, fmt.Sprint(u.Version, " ", ctx.Err()))
 			return nil
 		}}, 10*time.Second, dial)
-		if want := []string{"1 <nil>", "2 <nil>"}; !slices.Equal(applied, want) {
-			t.Errorf("applied %q, want %q", applied, want)
-		}
+		testenv.EqualLists(t, applied, []string{"1 <nil>", "2 <nil>"}, "what is applied")
 	})
 }

@@ -117,21 +117,15 @@ func startServers(t *testing.T) *servers {
 	redis, plane := testenv.RedisServer(t), testenv.StartControlPlane(t)
 	plane.Set("v1", sentRules)
 	certificate, key := testenv.NewAuthority(t).Issue(t, "localhost")
-	write(t, filepath.Join(dir, "tls.crt"), string(certificate))
-	write(t, filepath.Join(dir, "tls.key"), string(key))
+	testenv.Write(t, filepath.Join(dir, "tls.crt"), string(certificate))
+	testenv.Write(t, filepath.Join(dir, "tls.key"), string(key))
 	file := filepath.Join(dir, "rules", "api.yaml")
-	write(t, file, rules)
+	testenv.Write(t, file, rules)
 	return &servers{redis: redis, plane: plane, rules: file, all: []*weir{
 		startWeir(t, program, "REDIS_URL="+redis.Addr(), "CONFIG_PATH="+filepath.Dir(file), "DECISION_LOG=denied", "EVENTS_URL=http://"+testenv.OwnAddr(t)),
 		startWeir(t, program, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Addr,
 			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+filepath.Join(dir, "tls.crt"), "GRPC_SERVER_TLS_KEY="+filepath.Join(dir, "tls.key")),
 	}}
-}
-
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	testenv.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 // Every query of the dashboard and every condition of an alert has a result with servers
@@ -173,7 +167,7 @@ func checkFailures(t *testing.T, s *servers, h *history, now time.Time) {
 	withRedis, withPlane := s.all[0], s.all[1]
 	s.redis.Stop()
 	s.plane.Stop()
-	write(t, s.rules, "domain: [")
+	testenv.Write(t, s.rules, "domain: [")
 	withRedis.waitFor(`weir_redis_breaker_open{redis="main"} 1`)
 	withRedis.waitFor("weir_config_last_reload_successful 0")
 	withPlane.waitFor("weir_xds_connected 0")

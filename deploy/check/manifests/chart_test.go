@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -159,11 +160,11 @@ func render(values string) (manifests string, err error) {
 // documented returns the values in comments of values.yaml and in README.md.
 func documented(t *testing.T) (sets []valueSet) {
 	t.Helper()
-	text := readFile(t, filepath.Join(chart, "values.yaml"))
+	text := testenv.Read(t, filepath.Join(chart, "values.yaml"))
 	for _, comment := range regexp.MustCompile(`(?m)^# Example (.*):\n((?:# {3}.*\n)+)`).FindAllStringSubmatch(text, -1) {
 		sets = append(sets, valueSet{name: comment[1], values: strings.ReplaceAll(comment[2], "#   ", ""), kinds: []string{"PodDisruptionBudget", "ServiceAccount"}})
 	}
-	_, rest, _ := strings.Cut(readFile(t, filepath.Join(chart, "README.md")), "```yaml\n")
+	_, rest, _ := strings.Cut(testenv.Read(t, filepath.Join(chart, "README.md")), "```yaml\n")
 	values, _, _ := strings.Cut(rest, "```")
 	sets = append(sets, valueSet{name: "README", values: values, kinds: []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}})
 	if len(sets) != 3 {
@@ -187,7 +188,7 @@ func TestChart(t *testing.T) {
 				t.Errorf("helm lint: %v\n%s", err, out)
 			}
 			manifests := testenv.Must(render(test.values))(t)
-			wantText(t, manifests, test.text...)
+			testenv.Contains(t, manifests, test.text...)
 			rendered := decodeAll(t, manifests)
 			var kinds []string
 			for _, object := range rendered {
@@ -196,9 +197,7 @@ func TestChart(t *testing.T) {
 				}
 			}
 			slices.Sort(kinds)
-			if !slices.Equal(kinds, test.kinds) {
-				t.Errorf("there are %v, want %v", kinds, test.kinds)
-			}
+			testenv.EqualLists(t, kinds, test.kinds, "kinds")
 			deployments, services := all[*appsv1.Deployment](rendered), all[*corev1.Service](rendered)
 			if len(deployments) != 1 || len(services) != 1 {
 				t.Fatalf("%d Deployments and %d Services, want 1 of each", len(deployments), len(services))
@@ -211,12 +210,6 @@ func TestChart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// wantText fails the test if a part is missing in a text.
-func wantText(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	testenv.Contains(t, text, parts...)
 }
 
 // checkPod checks that the pods of a Deployment follow the profile restricted and, which
@@ -258,7 +251,7 @@ func checkPorts(t *testing.T, s *corev1.Service) {
 // checkEverything checks that the values in everything reach Weir's container.
 func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.ConfigMap) {
 	t.Helper()
-	settings := readFile(t, "../../../docs/settings.md")
+	settings := testenv.Read(t, "../../../docs/settings.md")
 	got := map[string]string{}
 	for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
 		got[variable.Name] = variable.Value
@@ -353,7 +346,7 @@ func TestChartInstalls(t *testing.T) {
 			t.Parallel()
 			installed, err := order{name: cmp.Or(test.release, "edge"), values: test.values, skipSchema: test.ports != nil}.install()
 			if test.wrong != "" && err != nil {
-				wantText(t, err.Error(), test.wrong)
+				testenv.Contains(t, err.Error(), test.wrong)
 				return
 			}
 			testenv.OK(t, err)
@@ -361,12 +354,8 @@ func TestChartInstalls(t *testing.T) {
 			if service := all[*corev1.Service](rendered)[0]; test.service != "" && service.Name != test.service || test.wrong != "" {
 				t.Errorf("the Service is %q, want %q", service.Name, test.service)
 			}
-			wantText(t, notes, test.notes...)
-			for _, text := range test.absent {
-				if strings.Contains(notes, text) {
-					t.Errorf("there is %q in:\n%s", text, notes)
-				}
-			}
+			testenv.Contains(t, notes, test.notes...)
+			testenv.Lacks(t, notes, test.absent...)
 			var ports []string
 			for _, policy := range all[*networkingv1.NetworkPolicy](rendered) {
 				for _, rule := range policy.Spec.Ingress {
@@ -458,9 +447,8 @@ func TestChartRefuses(t *testing.T) {
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()
-			if _, err := render(values); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			_, err := render(values)
+			testenv.Contains(t, fmt.Sprint(err), want)
 		})
 	}
 }
@@ -469,7 +457,7 @@ func TestChartRefuses(t *testing.T) {
 // chart works without the value, or the error names it.
 func TestChartWithNull(t *testing.T) {
 	var defaults map[string]any
-	testenv.OK(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults))
+	testenv.OK(t, yaml.Unmarshal([]byte(testenv.Read(t, filepath.Join(chart, "values.yaml"))), &defaults))
 	for _, path := range pathsIn("", defaults) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -480,9 +468,7 @@ func TestChartWithNull(t *testing.T) {
 				path + "=null",
 			}}.install()
 			if err == nil {
-				if strings.Contains(installed.Manifest, "<nil>") {
-					t.Errorf("nothing is written as <nil>:\n%s", installed.Manifest)
-				}
+				testenv.Lacks(t, installed.Manifest, "<nil>")
 				decodeAll(t, installed.Manifest)
 				return
 			}
@@ -518,7 +504,7 @@ func TestReleasedChart(t *testing.T) {
 			t.Errorf("helm lint: %v\n%s", err, out)
 		}
 		manifests := testenv.Must(helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output())(t)
-		wantText(t, string(manifests), `/weir:`+version+`"`, `app.kubernetes.io/version: "`+version+`"`, "helm.sh/chart: weir-"+number+"\n")
+		testenv.Contains(t, string(manifests), `/weir:`+version+`"`, `app.kubernetes.io/version: "`+version+`"`, "helm.sh/chart: weir-"+number+"\n")
 		testenv.OK(t, filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 {
 				t.Errorf("%s is a symbolic link", path)
@@ -526,7 +512,7 @@ func TestReleasedChart(t *testing.T) {
 			if err != nil || filepath.Ext(path) != ".md" {
 				return err
 			}
-			for _, found := range regexp.MustCompile(`\]\(([^)#:\s]+)[^)]*\)`).FindAllStringSubmatch(readFile(t, path), -1) {
+			for _, found := range regexp.MustCompile(`\]\(([^)#:\s]+)[^)]*\)`).FindAllStringSubmatch(testenv.Read(t, path), -1) {
 				if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
 					t.Errorf("a link of %s: %v", path, err)
 				}
@@ -539,21 +525,16 @@ func TestReleasedChart(t *testing.T) {
 // TestChartReadme installs the chart with the values and the command in README.md, and with the
 // command of examples/ai-gateway.
 func TestChartReadme(t *testing.T) {
-	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readFile(t, filepath.Join(chart, "README.md")))
-	if command == "" {
-		t.Fatal("README.md does not install the chart")
-	}
-	file := filepath.Join(t.TempDir(), "my.yaml")
-	testenv.OK(t, os.WriteFile(file, []byte(documented(t)[2].values), 0o600))
-	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
-	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
-	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
-		t.Errorf("%s: %v\n%s", command, err, notes)
-	}
-	command = regexp.MustCompile(`(?m)^ {4}helm install .*$`).FindString(readFile(t, "../../../examples/ai-gateway/README.md"))
-	words = strings.Fields(strings.ReplaceAll(command, "deploy/chart", chart))
-	notes, err = helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
-	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at envoy-ai-gateway-ratelimit.envoy-gateway-system:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
-		t.Errorf("%s: %v\n%s", command, err, notes)
+	values := testenv.File(t, "my.yaml", documented(t)[2].values)
+	for _, readme := range []struct{ file, command, address string }{
+		{filepath.Join(chart, "README.md"), `helm install weir deploy/chart --namespace gateway --values my\.yaml`, "weir.gateway"},
+		{"../../../examples/ai-gateway/README.md", "helm install .*", "envoy-ai-gateway-ratelimit.envoy-gateway-system"},
+	} {
+		command := regexp.MustCompile("(?m)^ {4}" + readme.command + "$").FindString(testenv.Read(t, readme.file))
+		words := strings.Fields(strings.NewReplacer("my.yaml", values, "deploy/chart", chart).Replace(command))
+		notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
+		if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at "+readme.address+":8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
+			t.Errorf("%s: %v\n%s", command, err, notes)
+		}
 	}
 }

@@ -188,7 +188,7 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 		Definitions map[string]json.RawMessage `json:"definitions"`
 	}
 	var full map[string]json.RawMessage
-	text := []byte(readFile(t, "../../../docs/rules.schema.json"))
+	text := []byte(testenv.Read(t, "../../../docs/rules.schema.json"))
 	testenv.OK(t, errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &full)))
 	delete(full, "$schema")
 	delete(full, "definitions")
@@ -199,7 +199,7 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	}
 	want := strings.Join(definitions, ",\n") + "\n  }\n}\n"
 	file := filepath.Join(chart, "values.schema.json")
-	own, _, found := strings.Cut(readFile(t, file), "    \"rules\": {\"")
+	own, _, found := strings.Cut(testenv.Read(t, file), "    \"rules\": {\"")
 	schema := own + want
 	if !found {
 		t.Fatal("the chart's schema has no definition of rules")

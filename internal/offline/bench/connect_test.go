@@ -2,9 +2,12 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // The error says why there is no connection.
@@ -14,16 +17,13 @@ func TestNoConnection(t *testing.T) {
 		"127.0.0.1:99999":               "invalid port",
 	} {
 		opts := closed(server)
-		if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", server, err, want)
-		}
+		_, err := Run(t.Context(), opts)
+		testenv.Contains(t, fmt.Sprint(err), want)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	_, err := Run(ctx, closed("127.0.0.1:1"))
-	if want := `server "127.0.0.1:1": no connection: context canceled`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	testenv.Equal(t, fmt.Sprint(err), `server "127.0.0.1:1": no connection: context canceled`, "error")
 }
 
 // Addresses that gRPC would interpret differently are refused, as are invalid options.
@@ -53,8 +53,6 @@ func TestBadOptions(t *testing.T) {
 	} {
 		opts := closed("127.0.0.1:1")
 		change(&opts)
-		if err := opts.check(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testenv.Equal(t, fmt.Sprint(opts.check()), want, "error")
 	}
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,9 +85,7 @@ func TestAnswersAreCounted(t *testing.T) {
 	if result.OK != 50 || result.OverLimit != 50 || result.NoLimit != 50 || result.Answered != 100 || result.Failed != 100 {
 		t.Errorf("got %+v, want 50 of each kind", result)
 	}
-	if want := map[string]int64{"Unavailable": 50, "Unknown": 50}; !maps.Equal(result.Errors, want) {
-		t.Errorf("got errors %v, want %v", result.Errors, want)
-	}
+	testenv.EqualDeep(t, result.Errors, map[string]int64{"Unavailable": 50, "Unknown": 50}, "errors")
 }
 
 func TestTrafficIsAsTold(t *testing.T) {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +29,5 @@ func TestText(t *testing.T) {
 	}
 	var got strings.Builder
 	testenv.OK(t, result.WriteText(&got))
-	want := string(testenv.Must(os.ReadFile("testdata/result.txt"))(t))
-	testenv.Equal(t, got.String(), want, "the text")
+	testenv.Golden(t, "testdata/result.txt", got.String())
 }

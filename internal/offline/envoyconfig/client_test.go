@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,9 +67,7 @@ func TestClient(t *testing.T) {
 // If a dump is too large, its listeners and its routes can be two documents of one file.
 func TestPartsOfDump(t *testing.T) {
 	_, err := Load(make([]byte, strictyaml.MaxFileSize+1), "f.json", Options{})
-	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	testenv.Equal(t, fmt.Sprint(err), "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", "error")
 	c := load(t, readFile(t, "internal/offline/envoyconfig/testdata/parts_of_dump.yaml"), Options{})
 	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
 		t.Errorf("got %q", got)

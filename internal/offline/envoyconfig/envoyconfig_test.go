@@ -2,9 +2,7 @@ package envoyconfig
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +17,7 @@ func load(tb testing.TB, text string, o Options) *Config {
 
 func readFile(tb testing.TB, name string) string {
 	tb.Helper()
-	return string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(tb), name)))(tb))
+	return testenv.Read(tb, filepath.Join(testenv.Repository(tb), name))
 }
 
 // lines returns descriptors as text.
@@ -71,9 +69,7 @@ func TestMapping(t *testing.T) {
 	c := load(t, mapping, Options{})
 	want := []string{"api user=alice path=/a", "api q=1 2", "api masked_remote_address=192.0.2.0/24 hits 2 back done"}
 	testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/a?q=1%202")))), want, "descriptors")
-	if got, want := c.Needs, []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
-		t.Errorf("needs %q, want %q", got, want)
-	}
+	testenv.EqualLists(t, c.Needs, []string{":path", RemoteAddress, "x-user"}, "needs")
 	testenv.Equal(t, c.AppendDescriptors(nil, new(alice("/")))[0].Location, "f.yaml:3:5: rate_limits[0]", "location")
 }
 
@@ -101,9 +97,7 @@ func TestBareRequest(t *testing.T) {
 	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {
 		load(t, readFile(t, file), Options{}).AppendDescriptors(nil, &Request{})
 	}
-	if got := load(t, mapping, Options{}).AppendDescriptors(nil, &Request{RemoteAddress: "@"}); len(got) > 0 {
-		t.Errorf("got %q", lines(got))
-	}
+	testenv.EqualLists(t, lines(load(t, mapping, Options{}).AppendDescriptors(nil, &Request{RemoteAddress: "@"})), nil, "descriptors")
 }
 
 // A CONNECT request has no path, so it matches only a route with a connect_matcher.
@@ -111,9 +105,7 @@ func TestConnect(t *testing.T) {
 	for match, want := range map[string]int{"prefix: /": 0, "connect_matcher: {}": 1, "safe_regex: {regex: .*}": 0} {
 		c := load(t, oneRoute("match: {"+match+"}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), Options{})
 		r := Request{Headers: []Header{{":method", "CONNECT"}, {":authority", "a:443"}}, RemoteAddress: "192.0.2.7"}
-		if got := c.AppendDescriptors(nil, &r); len(got) != want {
-			t.Errorf("%s: got %q", match, lines(got))
-		}
+		testenv.Equal(t, len(c.AppendDescriptors(nil, &r)), want, "descriptors of %s", match)
 	}
 }
 
@@ -135,9 +127,7 @@ func TestEnvoyFilter(t *testing.T) {
 	} {
 		testenv.EqualLists(t, lines(c.AppendDescriptors(nil, &tt.request)), tt.want, "descriptors of %+v", tt.request)
 	}
-	if got, want := c.Needs, []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
-		t.Errorf("needs %q, want %q", got, want)
-	}
+	testenv.EqualLists(t, c.Needs, []string{":authority", ":path", RemoteAddress, RouteName}, "needs")
 	sidecar := load(t, readFile(t, manifests), Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
 	testenv.EqualLists(t, lines(sidecar.AppendDescriptors(nil, &login)), []string{"inside generic_key=sidecar"}, "descriptors of a sidecar")
 	for _, file := range []string{"gateway", "sidecar"} {

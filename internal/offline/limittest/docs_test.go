@@ -25,20 +25,14 @@ func TestDocument(t *testing.T) {
 	}
 	rules := testenv.Must(os.ReadFile("../../../config/api.yaml"))(t)
 	t.Chdir(t.TempDir())
-	testenv.OK(t, os.Mkdir("config", 0o755))
-	write := func(name, text string) {
-		testenv.OK(t, os.WriteFile(filepath.Join("config", name), []byte(text), 0o644))
-	}
 	good := string(blocks[0][1])
-	write("api.yaml", string(rules))
-	write("api_test.yaml", good)
+	testenv.Write(t, "config/api.yaml", string(rules))
+	testenv.Write(t, "config/api_test.yaml", good)
 	pass(t, "config/api_test.yaml")
 
-	write("api_test.yaml", strings.Replace(good, "admitted: 2", "admitted: 3", 1))
+	testenv.Write(t, "config/api_test.yaml", strings.Replace(good, "admitted: 2", "admitted: 3", 1))
 	got := strings.Join(failures(t, "config/api_test.yaml", Options{}), "\n") + "\n"
-	if want := strings.ReplaceAll(string(shown[0][1]), "\n    ", "\n"); got != want {
-		t.Errorf("failed with\n%s\nthe document says\n%s", got, want)
-	}
+	testenv.Equal(t, got, strings.ReplaceAll(string(shown[0][1]), "\n    ", "\n"), "the failure, and what the document says")
 }
 
 func TestDocumentExplainsEveryField(t *testing.T) {
@@ -47,9 +41,7 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 	report := testenv.Must(os.ReadFile("testdata/bad/fields_unknown.txt"))(t)
 	for _, allowed := range regexp.MustCompile(`use one of (.*)`).FindAllStringSubmatch(string(report), -1) {
 		for field := range strings.SplitSeq(allowed[1], ", ") {
-			if !strings.Contains(string(text), "`"+field+"`") {
-				t.Errorf("%s does not explain %s", document, field)
-			}
+			testenv.Contains(t, string(text), "`"+field+"`")
 		}
 	}
 }
@@ -100,9 +92,7 @@ func TestSentences(t *testing.T) {
 // checkExample compares the text below the heading of an example with its files.
 func checkExample(t *testing.T, name, body string) {
 	rules := testenv.Must(os.ReadFile(name + ".yaml"))(t)
-	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
-		t.Fatalf("%s.yaml is not what docs/examples.md shows", name)
-	}
+	testenv.Contains(t, body, "```yaml\n"+string(rules)+"```\n")
 	var lines, names []string
 	for _, line := range regexp.MustCompile(`(?m)^- (.*)$`).FindAllStringSubmatch(strings.SplitAfter(body, "```\n")[1], -1) {
 		lines = append(lines, line[1])

@@ -1,7 +1,6 @@
 package limittest
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,9 +11,7 @@ import (
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b_test.yaml", "a.yaml", "sub/c_test.yaml", "a/z_test.yaml", ".git/d_test.yaml", ".e_test.yaml", "empty/f.yaml", "n_test.yml"} {
-		path := filepath.Join(dir, name)
-		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		testenv.OK(t, os.WriteFile(path, nil, 0o644))
+		testenv.Write(t, filepath.Join(dir, name), "")
 	}
 	in := func(names ...string) (paths []string) {
 		for _, name := range names {

@@ -1,7 +1,6 @@
 package limittest
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,15 +10,8 @@ import (
 // FuzzDecode decodes arbitrary bytes. Each file must be valid or have problems, and the
 // tests of a valid file must run.
 func FuzzDecode(f *testing.F) {
-	for _, pattern := range []string{"testdata/*_test.yaml", "testdata/bad/*.yaml", "../../../config/*_test.yaml"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil || len(names) == 0 {
-			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
-		}
-		for _, name := range names {
-			data := testenv.Must(os.ReadFile(name))(f)
-			f.Add(data)
-		}
+	for _, data := range testenv.ReadAll(f, "testdata/*_test.yaml", "testdata/bad/*.yaml", "../../../config/*_test.yaml") {
+		f.Add(data)
 	}
 	sound := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

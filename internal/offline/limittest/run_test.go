@@ -2,8 +2,6 @@ package limittest
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,10 +43,9 @@ func pass(t *testing.T, path string) {
 func written(t *testing.T, rules, tests string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"rules.yaml": rules, "rules_test.yaml": tests} {
-		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
-	return filepath.Join(dir, "rules_test.yaml")
+	testenv.Write(t, dir+"/rules.yaml", rules)
+	testenv.Write(t, dir+"/rules_test.yaml", tests)
+	return dir + "/rules_test.yaml"
 }
 
 // If an expectation is changed, only that expectation fails. A loaded file can be run many times.
@@ -105,12 +102,9 @@ func TestEndsOfFailures(t *testing.T) {
 func TestOptions(t *testing.T) {
 	const path = "testdata/charge_test.yaml"
 	merge := descriptors.Options{MergeDomains: true}
-	if got := failures(t, path, Options{Rules: merge}); len(got) != 0 {
-		t.Error(got)
-	}
-	if got := failures(t, path, Options{Rules: merge, Options: plan.Options{Charge: limiter.Always}}); len(got) != 1 {
-		t.Errorf("where denied requests are charged: got %v, want one failure", got)
-	}
+	testenv.EqualLists(t, failures(t, path, Options{Rules: merge}), nil, "failures")
+	got := failures(t, path, Options{Rules: merge, Options: plan.Options{Charge: limiter.Always}})
+	testenv.Equal(t, len(got), 1, "failures where denied requests are charged: %v", got)
 	if got := Run(t.Context(), path, Options{}, nil); got.Err == nil || !strings.Contains(got.Err.Error(), "MERGE_DOMAIN_CONFIG") {
 		t.Errorf("two files of one domain: got %v", got.Err)
 	}

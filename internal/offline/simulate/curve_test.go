@@ -19,7 +19,7 @@ func TestCurve(t *testing.T) {
 		log.WriteString(entry{at, fmt.Sprintf("10.0.0.%d", client), "", "/"}.json() + "\n")
 		at = at.Add(time.Duration(random.IntN(120)) * time.Millisecond)
 	}
-	logs, config := []string{logFile(t, []byte(log.String()))}, mustEnvoy(t, byAddress)
+	logs, config := []string{logFile(t, log.String())}, mustEnvoy(t, byAddress)
 	for _, limit := range []string{
 		"requests_per_unit: 12", "requests_per_unit: 12, algorithm: sliding_window", "requests_per_unit: 12, algorithm: token_bucket, burst: 24",
 		"requests_per_unit: 12, charge: always", "requests_per_unit: 1", "requests_per_unit: 0",

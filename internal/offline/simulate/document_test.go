@@ -55,7 +55,5 @@ func TestFieldsInDocument(t *testing.T) {
 			slices.Sort(got[object[1]])
 		}
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the fields are\n%q, want\n%q", got, want)
-	}
+	testenv.EqualDeep(t, got, want, "the fields")
 }

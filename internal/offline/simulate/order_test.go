@@ -24,7 +24,7 @@ func jsonLog(t *testing.T, list []entry) string {
 	for _, e := range list {
 		b.WriteString(e.json() + "\n")
 	}
-	return logFile(t, b.Bytes())
+	return logFile(t, b.String())
 }
 
 // Gaps between lines, such as nights, do not make lines late.

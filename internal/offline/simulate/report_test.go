@@ -32,7 +32,7 @@ func TestReports(t *testing.T) {
 				name, text, _ := strings.Cut(part, " --\n")
 				parts[name] = text
 			}
-			log := logFile(t, []byte(parts["access.log"]))
+			log := logFile(t, parts["access.log"])
 			var text, denied, html bytes.Buffer
 			o := Options{
 				Logs: []string{log}, Envoy: mustEnvoy(t, parts["envoy.yaml"]), Rules: mustRules(t, parts["rules.yaml"]),
@@ -46,11 +46,7 @@ func TestReports(t *testing.T) {
 			got := strings.ReplaceAll(text.String()+"\ndenied\n"+denied.String(), filepath.Dir(log)+"/", "")
 			testenv.Golden(t, file, head+"-- report --\n"+got)
 			page := html.String()
-			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // html/template replaces an unsafe value by the last
-				if strings.Contains(page, wrong) {
-					t.Errorf("%q is in\n%s", wrong, page)
-				}
-			}
+			testenv.Lacks(t, page, "\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ") // html/template replaces an unsafe value by the last
 			const compared = " rules never deny "
 			drawn := fmt.Sprintf(`<rect class="denied" x="0" width="1" height="%d"/>`, r.Limits[0].Denied)
 			if strings.Count(page, `class="today"`) != strings.Count(page, `class="clients"`) || strings.Contains(page, "NaN") || len(r.Limits[0].Amounts) > 0 && !strings.Contains(page, "<b>1 %</b>") {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -32,12 +31,7 @@ func mustEnvoy(t *testing.T, text string) *envoyconfig.Config {
 	return testenv.Must(envoyconfig.Load([]byte(text), "envoy.yaml", envoyconfig.Options{}))(t)
 }
 
-func logFile(t *testing.T, data []byte) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "access.log")
-	testenv.OK(t, os.WriteFile(name, data, 0o600))
-	return name
-}
+func logFile(t *testing.T, text string) string { return testenv.File(t, "access.log", text) }
 
 func mustRun(t *testing.T, o Options) *Report {
 	t.Helper()
@@ -139,9 +133,9 @@ func TestLikeServer(t *testing.T) {
 	for i, e := range list {
 		parts[i*7%3].WriteString(e.json() + "\n")
 	}
-	for name, files := range map[string][][]byte{
-		"in order": {plain.Bytes()}, "disorder": {disordered.Bytes()}, "gzip": {zipped(t, plain.Bytes())},
-		"several files": {parts[0].Bytes(), parts[1].Bytes(), parts[2].Bytes()},
+	for name, files := range map[string][]string{
+		"in order": {plain.String()}, "disorder": {disordered.String()}, "gzip": {testenv.Gzip(t, plain.String())},
+		"several files": {parts[0].String(), parts[1].String(), parts[2].String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var logs []string
@@ -164,15 +158,6 @@ func TestLikeServer(t *testing.T) {
 	}
 }
 
-func zipped(t *testing.T, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	testenv.Must(w.Write(data))(t)
-	testenv.OK(t, w.Close())
-	return b.Bytes()
-}
-
 const perAddress = `
 domain: api
 descriptors:
@@ -191,7 +176,7 @@ rate_limits:
 func TestUnreadableLines(t *testing.T) {
 	good := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
 	data := "\x1b]0;owned\x07\n\n" + good + "\r\n{\"start_time\":\"never\"}\n" + strings.Repeat("z", 1<<20) + "\n<script>alert(1)</script>\n" + strings.Repeat("\xff\x00\n", 50) + good
-	r := mustRun(t, Options{Logs: []string{logFile(t, []byte(data))}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	r := mustRun(t, Options{Logs: []string{logFile(t, data)}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
 	if r.Lines != 56 || r.Unreadable != 54 || r.Requests != 2 || len(r.WrongLines) != maxShown {
 		t.Errorf("%+v", r)
 	}
@@ -209,10 +194,10 @@ func TestUnreadableLines(t *testing.T) {
 // A log without a readable line is an error with the reason, even if there are other logs.
 func TestNothingToRead(t *testing.T) {
 	line := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
-	good, mixed := logFile(t, []byte(line)), logFile(t, []byte(strings.Repeat("?\n", 10)+line))
-	empty, blank, bad := logFile(t, nil), logFile(t, []byte("\n\r\n\n")), logFile(t, []byte("no\nlog\n"))
-	short := logFile(t, zipped(t, []byte(line))[:15])
-	broken := logFile(t, []byte("\x1f\x8bno gzip at all"))
+	good, mixed := logFile(t, line), logFile(t, strings.Repeat("?\n", 10)+line)
+	empty, blank, bad := logFile(t, ""), logFile(t, "\n\r\n\n"), logFile(t, "no\nlog\n")
+	short := logFile(t, testenv.Gzip(t, line)[:15])
+	broken := logFile(t, "\x1f\x8bno gzip at all")
 	for _, test := range []struct {
 		logs []string
 		want []string
@@ -236,8 +221,7 @@ func TestNothingToRead(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for log, want := range map[string]string{dir: "is a directory", filepath.Join(dir, "none"): "no such file"} {
-		if _, err := Run(t.Context(), Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := Run(t.Context(), Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+		testenv.Contains(t, fmt.Sprint(err), want)
 	}
 }

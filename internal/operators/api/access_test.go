@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,15 +27,9 @@ func withToken(t *testing.T, token string, log io.Writer) *Access {
 	t.Helper()
 	path := ""
 	if token != "" {
-		path = filepath.Join(t.TempDir(), "token")
-		writeToken(t, path, token)
+		path = testenv.File(t, "token", token)
 	}
 	return testenv.Must(NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil))))(t)
-}
-
-func writeToken(t *testing.T, path, text string) {
-	t.Helper()
-	testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // serveAll serves handler on all addresses of this machine, and returns the port.
@@ -216,7 +209,7 @@ func TestTokenFiles(t *testing.T) {
 		"\n\n": "it is empty", shortest + "\n" + shortest: "it has several lines",
 		shortest[1:]: form, shortest + " " + shortest: form, "\xef\xbb\xbf" + shortest: form, strings.Repeat("x", 1025): form,
 	} {
-		writeToken(t, path, text)
+		testenv.Write(t, path, text)
 		got, err := readToken(path)
 		switch {
 		case problem == "" && (err != nil || got != strings.TrimSpace(text)):
@@ -230,8 +223,7 @@ func TestTokenFiles(t *testing.T) {
 // TestCookie signs in as a browser does, until the token changes.
 func TestCookie(t *testing.T) {
 	outer, log := testenv.OuterAddr(t), new(testenv.Log)
-	path := filepath.Join(t.TempDir(), "token")
-	writeToken(t, path, goodToken)
+	path := testenv.File(t, "token", goodToken)
 	access := testenv.Must(NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil))))(t)
 	server := testServer(t, access)
 	server.Logger = access.logger
@@ -261,9 +253,7 @@ func TestCookie(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	log.WaitFor(t, `msg="signed in to the console" audit=true peer=`+outer+":")
-	if got := signIn(goodToken, map[string]string{"X-Forwarded-Proto": "https"}, 200); !strings.Contains(got.Get("Set-Cookie"), "; Secure") {
-		t.Errorf("by TLS: got %v", got)
-	}
+	testenv.Contains(t, signIn(goodToken, map[string]string{"X-Forwarded-Proto": "https"}, 200).Get("Set-Cookie"), "; Secure")
 
 	cookie := map[string]string{"Cookie": name + "=" + value}
 	for _, tt := range []asked{
@@ -285,15 +275,14 @@ func TestCookie(t *testing.T) {
 	expired := name + "=" + access.signed(fmt.Sprint(time.Now().UnixNano()))
 	asked{route: "GET /rlconfig", to: outer, header: map[string]string{"Cookie": expired}, want: 401}.send(t, port)
 	other := access.signed(fmt.Sprint(time.Now().Add(time.Hour).UnixNano()))
-	if header, _ := (asked{route: "POST /console/signout", to: outer, header: cookie, want: 200}).send(t, port); !strings.Contains(header.Get("Set-Cookie"), "Max-Age=0") {
-		t.Errorf("signed out: got %v", header)
-	}
+	header, _ := asked{route: "POST /console/signout", to: outer, header: cookie, want: 200}.send(t, port)
+	testenv.Contains(t, header.Get("Set-Cookie"), "Max-Age=0")
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
 	cookie["Cookie"] = name + "=" + other
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)
 
 	go access.Token.Run(t.Context())
-	writeToken(t, path, "another-"+goodToken)
+	testenv.Write(t, path, "another-"+goodToken)
 	access.Token.Renew(t.Context())
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
 	asked{route: "GET /rlconfig", to: outer, header: bearing("another-" + goodToken), want: 200}.send(t, port)

@@ -163,9 +163,7 @@ func TestRequest(t *testing.T) {
 	defer server.Close()
 	c := testenv.Must(New(Options{Server: server.URL + "/weir/", Token: "swordfish", UserAgent: "weir/v1", Timeout: 30 * time.Second}))(t)
 	testenv.Must(c.Ask(t.Context(), Remove{"a/../b?\xff", By{"o p&s"}}))(t)
-	if want := "/weir/exceptions/a%2F..%2Fb%3F%FF?by=o+p%26s"; got.RequestURI != want {
-		t.Errorf("got %s, want %s", got.RequestURI, want)
-	}
+	testenv.Equal(t, got.RequestURI, "/weir/exceptions/a%2F..%2Fb%3F%FF?by=o+p%26s", "URI")
 	if got.Header.Get("Authorization") != "Bearer swordfish" || got.Header.Get("User-Agent") != "weir/v1" || got.Method != http.MethodDelete {
 		t.Errorf("got %s %v", got.Method, got.Header)
 	}

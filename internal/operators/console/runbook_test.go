@@ -2,7 +2,6 @@ package console
 
 import (
 	"html"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,7 +13,7 @@ import (
 // TestRunbook compares the page of docs/at-3am.md with the document, section by section.
 func TestRunbook(t *testing.T) {
 	const page = "pages/at-3am.html"
-	document := string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docs/at-3am.md")))(t))
+	document := testenv.Read(t, filepath.Join(testenv.Repository(t), "docs/at-3am.md"))
 	var want strings.Builder
 	want.WriteString(`{{define "title"}}At 3 am{{end}}` + "\n" + `{{define "forms"}}{{end}}` + "\n" + `{{define "panels"}}` + "\n")
 	for i, section := range strings.Split(document, "\n## ") {

@@ -274,18 +274,16 @@ func TestMapping(t *testing.T) {
 	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-","user_agent":null}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
 	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {
 		last := pairs[len(pairs)-1]
-		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q repeats what %q says", last, pairs[0]) {
-			t.Errorf("%q: %v", pairs, err)
-		}
+		_, err := ParseMapping(pairs)
+		testenv.Equal(t, fmt.Sprint(err), fmt.Sprintf("%q repeats what %q says", last, pairs[0]), "%q", pairs)
 	}
 	for pair, message := range map[string]string{
 		"time":       `"time" is not NAME=FIELD, such as time=ts`,
 		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
 		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; use one of time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, status, or header:NAME`,
 	} {
-		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
-			t.Errorf("%s: %v, want %s", pair, err, message)
-		}
+		_, err := ParseMapping([]string{pair})
+		testenv.Equal(t, fmt.Sprint(err), message, "%s", pair)
 	}
 }
 

@@ -6,28 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"weir/internal/testenv"
 )
 
-func writeLog(t *testing.T, data []byte) string {
+// readAll returns all lines of a log by number, and the error that ended the reading.
+func readAll(t *testing.T, log string) (lines map[int64]string, err error) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "access.log")
-	testenv.OK(t, os.WriteFile(name, data, 0o600))
-	return name
-}
-
-// readAll returns all lines by number, and the error that ended the reading.
-func readAll(t *testing.T, name string) (lines map[int64]string, err error) {
-	t.Helper()
-	s, err := Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(Open(testenv.File(t, "access.log", log)))(t)
 	defer s.Close()
 	lines = map[int64]string{}
 	buf := make([]byte, 0, blockSize)
@@ -41,15 +29,6 @@ func readAll(t *testing.T, name string) (lines map[int64]string, err error) {
 			number++
 		}
 	}
-}
-
-func zip(t *testing.T, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	testenv.Must(w.Write(data))(t)
-	testenv.OK(t, w.Close())
-	return b.Bytes()
 }
 
 // Next returns lines of all lengths with their numbers, from plain files and from gzip with several members. It
@@ -72,13 +51,10 @@ func TestSource(t *testing.T) {
 	last := strings.Repeat("z", 1<<20) // without a line break
 	data.WriteString(last)
 	want = append(want, last[:maxLine])
-	half := data.Len() / 2
-	for name, content := range map[string][]byte{
-		"plain": data.Bytes(),
-		"gzip":  append(zip(t, data.Bytes()[:half]), zip(t, data.Bytes()[half:])...),
-	} {
+	text, half := data.String(), data.Len()/2
+	for name, content := range map[string]string{"plain": text, "gzip": testenv.Gzip(t, text[:half]) + testenv.Gzip(t, text[half:])} {
 		t.Run(name, func(t *testing.T) {
-			lines, err := readAll(t, writeLog(t, content))
+			lines, err := readAll(t, content)
 			if !errors.Is(err, io.EOF) || len(lines) != len(want) {
 				t.Fatalf("%d lines, want %d; %v", len(lines), len(want), err)
 			}
@@ -102,8 +78,7 @@ func TestSourceCutOff(t *testing.T) {
 		w := gzip.NewWriter(&b)
 		_, err := io.WriteString(w, data)
 		testenv.OK(t, errors.Join(err, w.Flush())) // not closed, so the file is truncated
-		if _, err := readAll(t, writeLog(t, b.Bytes())); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", data, err, want)
-		}
+		_, err = readAll(t, b.String())
+		testenv.Contains(t, fmt.Sprint(err), want)
 	}
 }

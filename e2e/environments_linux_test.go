@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,11 +68,11 @@ func (p *pod) weir(env []string, hosts string, files map[string]map[string]strin
 	root := p.t.TempDir()
 	testenv.OK(p.t, os.Mkdir(root+"/bin", 0o755))
 	testenv.OK(p.t, os.Link(program(p.t), root+"/bin/ratelimit")) // a copy could not be executed while a child that another test forks has it open
-	write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
+	testenv.Write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
 	for dir, texts := range files {
 		dir = filepath.Join(root, dir)
 		for name, text := range texts { // a link through ..data, which the kubelet switches to change all files at once
-			write(p.t, filepath.Join(dir, "..version", name), text)
+			testenv.Write(p.t, filepath.Join(dir, "..version", name), text)
 			testenv.OK(p.t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
 		}
 		testenv.OK(p.t, os.Symlink("..version", filepath.Join(dir, "..data")))
@@ -296,103 +294,4 @@ func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	awayFromEnd(time.Minute)
 	e.want("/productpage", "x-user: alice", 200, 429)
 	e.want("/login", "x-user: alice", 200, 200)
-}
-
-// The loop in the example's README prints its documented output, with the EnvoyFilters of the
-// gateway and with the EnvoyFilters of a sidecar.
-func TestIstioFilters(t *testing.T) {
-	t.Parallel()
-	loop := documentedBlock(t, "examples/istio/README.md", "for i in")
-	for _, file := range []string{"examples/istio/gateway.yaml", "examples/istio/sidecar.yaml"} {
-		w, log := startWeir(t, "examples/istio/rules"), filepath.Join(t.TempDir(), "access.log")
-		doc := istioBootstrap(t, file, w.grpc, serve(t, echo))
-		manager := connectionManager(t, doc)
-		parse(t, accessLog(log, "%REQ(X-REQUEST-ID)% "), &manager)
-		validateBootstrap(t, writeBootstrap(t, doc))
-		e := runEnvoy(t, doc)
-		awayFromEnd(time.Minute)
-		testenv.Equal(t, output(t, loop, "GATEWAY_URL="+e.addr), "200\n429\n", "%s printed", file)
-		e.want("/login", "x-user: alice", 200, 200)
-		w.wantRequestIDs(log)
-	}
-}
-
-// istioBootstrap returns the bootstrap of examples/envoy with Istio's cluster for Weir's
-// service and the patches of the EnvoyFilters in a file instead of its own limits. The
-// filter has the fields of patient.
-func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
-	t.Helper()
-	doc := gateway{upstream: upstreamAddr}.bootstrap(t, weirAddr)
-	cluster := get(t, doc, "static_resources", "clusters", 0)
-	cluster["name"] = "outbound|8081||ratelimit.default.svc.cluster.local"
-	get(t, cluster, "load_assignment")["cluster_name"] = cluster["name"]
-
-	manager := connectionManager(t, doc)
-	manager["http_filters"] = manager["http_filters"].([]any)[1:]
-	host := get(t, manager, "route_config", "virtual_hosts", 0)
-	host["name"] = "inbound|http|9080"
-	host["routes"] = []any{map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "echo"}}}
-	delete(host, "rate_limits")
-	for _, filter := range manifests(t, file) {
-		for _, patch := range get(t, filter, "spec")["configPatches"].([]any) {
-			switch value := get(t, patch, "patch", "value"); get(t, patch)["applyTo"] {
-			case "HTTP_FILTER":
-				filters := manager["http_filters"].([]any)
-				next := get(t, patch, "match", "listener", "filterChain", "filter", "subFilter")["name"]
-				if next != get(t, filters[0])["name"] {
-					t.Fatalf("there is no filter %v", next)
-				}
-				manager["http_filters"] = append([]any{value}, filters...)
-			case "VIRTUAL_HOST":
-				if name := get(t, patch, "match", "routeConfiguration", "vhost")["name"]; name != "" && name != host["name"] {
-					t.Fatalf("there is no virtual host %v", name)
-				}
-				maps.Copy(host, value)
-			default:
-				t.Fatalf("this test does not know how Istio applies %v", patch)
-			}
-		}
-	}
-	maps.Copy(get(t, manager, "http_filters", 0, "typed_config"), patient)
-	return doc
-}
-
-// manifests reads the documents of a YAML file of the repository.
-func manifests(t *testing.T, file string) []map[string]any {
-	t.Helper()
-	var docs []map[string]any
-	for text := range strings.SplitSeq(readDocument(t, file), "\n---\n") {
-		var doc map[string]any
-		parse(t, text, &doc)
-		docs = append(docs, doc)
-	}
-	return docs
-}
-
-// The command in docs/xds.md gets the rules from a control plane. The open stream does not
-// delay the shutdown.
-func TestRulesFromControlPlane(t *testing.T) {
-	t.Parallel()
-	plane := testenv.StartControlPlane(t)
-	set := func(version string, amount int) {
-		plane.SetFor("weir", version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": "YEAR", "requests_per_unit": %d}}]}`, amount))
-	}
-	set("1", 3)
-	command := documentedBlock(t, "docs/xds.md", "CONFIG_TYPE=GRPC_XDS_SOTW")
-	w := runWeir(t, append(withProgram(t), "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization:swordfish", "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=10m",
-	), testenv.Shell(t), "-c", strings.ReplaceAll(command, "control-plane:18000", plane.Addr))
-	w.waitUntilHealthy()
-	w.waitForRemaining(3, "api", "user", "alice")
-	node := plane.Requests()[0].GetNode()
-	if zone := node.GetMetadata().GetFields()["zone"].GetStringValue(); node.GetId() != "weir" || zone != "a" {
-		t.Errorf("the node is %v", node)
-	}
-	set("2", 5)
-	w.waitForRemaining(5, "api", "user", "alice")
-	w.signal(syscall.SIGTERM)
-	w.wantExit(0)
-	if strings.Contains(w.output.String(), "swordfish") {
-		t.Error("the log shows a header to the control plane")
-	}
 }
