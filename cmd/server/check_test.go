@@ -41,6 +41,7 @@ func TestCheck(t *testing.T) {
 		}},
 		{name: "Redis with a bad setting", env: "DRAIN_DELAY=10", args: []string{"--config=" + dir, "--redis-url=127.0.0.1:1"}, code: 1, stdout: []string{"--drain-delay", "redis at 127.0.0.1:1 (see REDIS_URL): ", "connection refused"}},
 		{name: "no value", args: []string{"--config=" + dir, "--drain-delay"}, code: 1, stdout: []string{"--drain-delay ($DRAIN_DELAY): needs a value\n"}},
+		{name: "bad control plane", args: byXDS("u:swordfish@127.0.0.1:1"), code: 1, stdout: []string{"--config-grpc-xds-server-url ($CONFIG_GRPC_XDS_SERVER_URL): is not allowed"}, absent: "swordfish"},
 		{name: "bad URL", args: []string{"--config=" + dir, "--redis-url=localhost"}, code: 1, stdout: []string{"--redis-url ($REDIS_URL): redis URL has no port; add a port, such as :6379\n"}},
 		{name: "bad URL in a file", args: []string{"--config=" + dir, "--redis-url-file=" + files + "/url"}, code: 1, stdout: []string{"with the secrets of REDIS_URL_FILE: --redis-url ($REDIS_URL): redis URL has no port"}},
 		{name: "no file of a secret", args: []string{"--config=" + dir, "--redis-url=" + redis.Addr(), "--redis-auth-file=" + files + "/none"}, code: 1, stdout: []string{"--redis-auth-file ($REDIS_AUTH_FILE): ", "no such file"}},

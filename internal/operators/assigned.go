@@ -83,6 +83,9 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
+// made returns the number of amounts that were added, changed or removed.
+func (a *AssignedChanges) made() int { return a.Added + a.Changed + a.Removed }
+
 func (a *AssignedChanges) refuse(line int, reason string) {
 	if a.Refused++; len(a.Refusals) < 1000 {
 		a.Refusals = append(a.Refusals, Refusal{line, plaintext.Line(reason)})
@@ -141,7 +144,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	}
 	done := o.done
 	slices.SortFunc(done.Refusals, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
-	if n := done.Added + done.Changed + done.Removed; n > 0 {
+	if n := done.made(); n > 0 {
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
 		if n == 1 {
 			last := readAssigned(o.id, o.text)
@@ -242,7 +245,7 @@ func (o *order) flush(ctx context.Context) (err error) {
 
 // carryOut carries out the collected lines of a part.
 func (o *order) carryOut(ctx context.Context, part int) error {
-	lines, done := o.lines[part], o.done
+	lines, done, last := o.lines[part], o.done, [2]string{}
 	o.lines[part] = lines[:0]
 	if len(lines) == 0 {
 		return nil
@@ -252,16 +255,16 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 	}
 	err := o.InForce.update(ctx, func(ctx context.Context) error {
 		return o.InForce.change(ctx, part, func() (changes [][2]string) {
-			done = o.done
+			done, last = o.done, [2]string{}
 			texts := make(map[string]string, len(lines))
 			for _, l := range lines {
 				old, isKnown := texts[l.id]
 				if !isKnown {
 					old = o.InForce.set.Text(part, l.id)
 				}
-				text := o.apply(&done, &l, old)
-				if texts[l.id] = text; text != old {
-					o.id, o.text = l.id, cmp.Or(text, old)
+				made, text := done.made(), o.apply(&done, &l, old)
+				if texts[l.id] = text; done.made() > made {
+					last = [2]string{l.id, cmp.Or(text, old)}
 				}
 			}
 			for id, text := range texts {
@@ -274,6 +277,9 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 	})
 	if err == nil {
 		o.done = done
+		if last[0] != "" {
+			o.id, o.text = last[0], last[1]
+		}
 	}
 	return err
 }

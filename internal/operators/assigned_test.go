@@ -17,6 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
 	"weir/internal/plan"
 	"weir/internal/testenv"
@@ -65,6 +66,36 @@ func assigned(d *Desk) (list []string) {
 		list = append(list, text)
 	}
 	return list
+}
+
+// TestSecondLoss empties Redis twice. The second time, a server changes an amount before it notices the loss.
+func TestSecondLoss(t *testing.T) {
+	r := testenv.RedisServer(t)
+	open := func() *Desk {
+		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, "")
+		t.Cleanup(func() { shared.Close() })
+		d, _ := assigner(t, shared)
+		return d
+	}
+	a, b, lines := open(), open(), ""
+	for i := range 100 {
+		lines += fmt.Sprintf("api,tenant=%d,,5\n", i)
+	}
+	testenv.Must(a.Assign(t.Context(), strings.NewReader(lines), How{CSV: true}))(t)
+	testenv.OK(t, b.InForce.Load(t.Context()))
+	r.Command("FLUSHALL")
+	for _, d := range []*Desk{a, b, a} { // a restores the amounts
+		testenv.OK(t, d.InForce.Load(t.Context()))
+	}
+	r.Command("FLUSHALL")
+	id, part := plan.AssignedID("api", []limiter.Entry{{Key: "tenant", Value: "0"}}, "")
+	testenv.OK(t, a.InForce.change(t.Context(), part, func() [][2]string { return [][2]string{{id, "7\n9999999999999\n\n\n"}} }))
+	for _, d := range []*Desk{b, a, b} {
+		testenv.OK(t, d.InForce.Load(t.Context()))
+		if list := assigned(d); len(list) != 100 || list[0] != "tenant=0::7::" && d == a {
+			t.Errorf("%d amounts, the first is %s", len(list), list[0])
+		}
+	}
 }
 
 // TestAssign assigns amounts line by line, with and without Redis.

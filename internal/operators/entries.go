@@ -28,25 +28,34 @@ type feed struct {
 	restored int                        // number of restored texts that is not logged yet
 	changed  bool                       // an exception has changed since the last take
 	changes  [plan.SharedParts][]string // the last changes that were read, newest last, or nil before the first read
+	there    [plan.SharedParts]bool     // Redis had texts of the part at the last read
 }
 
 const (
 	maxChanges = 4096        // in a list of changes, as in change.lua
+	maxRead    = 1000        // changes in a reply, as in changes.lua
 	checkEvery = time.Minute // to find changes that an older version of Weir made without the list
 	atOnce     = 32          // maximum number of changes in a call, so that a call hardly delays decisions
 )
 
-// newest returns the newest change that this server has read from a part, or "" if the part had none.
+// newest returns the newest change that this server has read from a part, in the form of change.lua.
 // Before the first read, newest returns a text that matches no change.
 func (f *feed) newest(part int) string {
-	known := f.changes[part]
-	switch {
-	case known == nil:
+	if f.changes[part] == nil {
 		return "?"
-	case len(known) == 0:
-		return ""
 	}
-	return known[len(known)-1]
+	return newestOf(f.there[part], f.changes[part])
+}
+
+// newestOf returns the last change or, without changes, "." if Redis has texts of the part, else "".
+func newestOf(there bool, changes []string) string {
+	switch {
+	case len(changes) > 0:
+		return changes[len(changes)-1]
+	case there:
+		return markerID
+	}
+	return ""
 }
 
 func (f *feed) put(part int, id, text string) {
@@ -99,14 +108,15 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 		size, changes, texts, found, err := f.entries.Changes(call, part, f.newest(part))
 		cancel()
 		known, n := f.changes[part], f.set.Len(part)
-		fewer := n > 0 && size < n && (size < 0 || part > 0 && len(known)+len(changes) == 0)
+		f.there[part] = size >= 0
+		fewer := n > 0 && (size < 0 || part > 0 && len(known) == 0 && len(changes) < maxRead && size < n-len(changes)) // a change removes at most one text
 		isLost := known != nil && (fewer || !found && (len(changes) < maxChanges || len(known) > 0 && slices.Contains(changes, known[0])))
 		switch {
 		case err != nil:
 			return err
 		case isLost || !found: // also at the first read, and if this server is too far behind
 			if isLost {
-				if restored, err := f.restore(ctx, part, changes); err != nil {
+				if restored, err := f.restore(ctx, part, size >= 0, changes); err != nil {
 					return err
 				} else if !restored {
 					continue
@@ -157,8 +167,9 @@ func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) 
 
 // restore sets each known text again that is missing or older in Redis, and repeats each known removal that
 // is missing from changes, the list in Redis. It leaves texts that other servers have changed since the
-// loss, and does not change f.set. It returns false if another server has changed the part first.
-func (f *feed) restore(ctx context.Context, part int, changes []string) (restored bool, err error) {
+// loss, and does not change f.set. It returns false if another server has changed the part first. there is
+// whether Redis has texts of the part.
+func (f *feed) restore(ctx context.Context, part int, there bool, changes []string) (restored bool, err error) {
 	known, made, changed, again := map[string]bool{}, map[string]bool{}, map[string]bool{}, [][2]string{}
 	for _, change := range f.changes[part] {
 		known[change] = true
@@ -179,9 +190,10 @@ func (f *feed) restore(ctx context.Context, part int, changes []string) (restore
 	for change := range known {
 		if id := change[8:]; !made[change] && !changed[id] && stored[id] != "" && f.set.Text(part, id) == "" {
 			again = append(again, [2]string{id})
+			changed[id] = true // once, even if it was changed several times
 		}
 	}
-	newest := append(changes, "")[0]
+	newest := newestOf(there, changes[:min(len(changes), 1)])
 	for some := range slices.Chunk(again, atOnce) {
 		call, cancel := context.WithTimeout(ctx, patience)
 		newest, err = f.entries.Change(call, part, newest, cryptorand.Text()[:8], true, some)

@@ -133,18 +133,20 @@ func (e *Events) fail(outcome string) {
 	e.counted.WithLabelValues(outcome).Inc()
 }
 
-// Run sends events until ctx ends. Then it sends the queued events for at most lastSends.
+// Run sends events until ctx ends. Then it sends the queued events without a pace, for at most lastSends.
 func (e *Events) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	context.AfterFunc(ctx, func() { time.AfterFunc(lastSends, cancel) })
+	context.AfterFunc(ctx, func() {
+		e.pace.SetLimit(rate.Inf)
+		time.AfterFunc(lastSends, cancel)
+	})
 	var running sync.WaitGroup
 	for range senders {
 		running.Go(func() {
 			for sending.Err() == nil && (ctx.Err() == nil || len(e.queue) > 0) {
 				select {
 				case v := <-e.queue:
-					_ = e.pace.Wait(sending)
 					e.handle(sending, v)
 				case <-ctx.Done():
 				}
@@ -168,7 +170,7 @@ func (e *Events) handle(ctx context.Context, v *event) {
 		e.waiting.Add(-1)
 		return
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		e.fail("failed")
 		e.warn.Do(func() {
 			e.opts.Logger.Warn("an event cannot be sent, Weir tries again", "err", plaintext.Line(err.Error()), "waiting", e.waiting.Load())
@@ -189,6 +191,7 @@ func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 		if mark != "" || err != nil {
 			return false, err
 		}
+		_ = e.pace.Wait(ctx) // if ctx is done, send fails
 		v.data.Threshold = percent
 		if err := e.send(ctx, name, &v.data); err != nil {
 			_, _ = e.mark(ctx, name, "released", time.Millisecond, true) // so that the claim does not delay the next attempt

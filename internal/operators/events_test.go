@@ -235,4 +235,12 @@ func TestEventsArePaced(t *testing.T) {
 	if took := time.Since(start); took < time.Second {
 		t.Errorf("%d events were sent in %v", maxSends+senders, took)
 	}
+	stopped := NewEvents(EventOptions{URL: e.opts.URL, Auth: e.opts.Auth, Registerer: prometheus.NewRegistry(), Logger: e.opts.Logger})
+	for i := range 3 * maxSends {
+		reach(stopped, fmt.Sprint(i), 80)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	stopped.Run(ctx) // no pace holds back the queued events
+	stopped.wants(t, 3*maxSends, 0, 0)
 }

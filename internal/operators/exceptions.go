@@ -113,7 +113,14 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 
 // put sets the texts of exceptions by ID, and removes each exception whose new text is empty.
 func (es *ExceptionStore) put(ctx context.Context, texts ...[2]string) error {
-	err := es.change(ctx, 0, func() [][2]string { return texts })
+	err := es.change(ctx, 0, func() (changes [][2]string) {
+		for _, text := range texts {
+			if text[1] != es.set.Text(0, text[0]) { // otherwise another server has changed it first
+				changes = append(changes, text)
+			}
+		}
+		return changes
+	})
 	es.take()
 	return err
 }
@@ -187,8 +194,8 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
 	}
 	for some := range slices.Chunk(es.take(), atOnce) {
-		if err == nil {
-			_ = es.put(ctx, some...) // if it fails, the next load tries again
+		if err != nil || es.put(ctx, some...) != nil {
+			break // the next load tries again
 		}
 	}
 	return err

@@ -72,7 +72,7 @@ func (f *fake) Changes(ctx context.Context, part int, newest string) (size int, 
 			size = -1
 		}
 		i := slices.Index(p.changes, newest)
-		if found = i >= 0 || newest == "" && len(p.changes) < maxChanges; i >= 0 {
+		if found = i >= 0 || (newest == "" || newest == ".") && len(p.changes) < maxChanges; i >= 0 {
 			changes = changes[:i]
 		}
 		changes = slices.Clone(changes)
@@ -94,7 +94,7 @@ func (f *fake) Scan(ctx context.Context, part int, yield func(id, text string)) 
 func (f *fake) Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (now string, err error) {
 	err = f.call(ctx, func() {
 		p := &f.parts[part]
-		if now = append(p.changes, "")[0]; now != newest {
+		if now = newestOf(p.texts != nil, p.changes[:min(len(p.changes), 1)]); now != newest || len(texts) > atOnce {
 			now = "behind"
 			return
 		}
@@ -127,12 +127,12 @@ func (f *fake) set(texts map[string]string) {
 	for id, text := range texts {
 		changes = append(changes, [2]string{id, text})
 	}
-	newest := ""
-	if p := f.parts[0].changes; len(p) > 0 {
-		newest = p[0]
-	}
-	if now, err := f.Change(context.Background(), 0, newest, fmt.Sprintf("%08x", f.made), false, changes); err != nil || now == "behind" {
-		panic(fmt.Sprint(now, err))
+	p := &f.parts[0]
+	for some := range slices.Chunk(changes, atOnce) {
+		newest := newestOf(p.texts != nil, p.changes[:min(len(p.changes), 1)])
+		if now, err := f.Change(context.Background(), 0, newest, fmt.Sprintf("%08x", f.made), false, some); err != nil || now == "behind" {
+			panic(fmt.Sprint(now, err))
+		}
 	}
 }
 

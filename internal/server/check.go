@@ -27,7 +27,7 @@ func Check(ctx context.Context, o Options) (counters string, tree *descriptors.T
 			err = errors.Join(err, fmt.Errorf("redis at %s (see REDIS_URL): %w", p.store.redisNames(), failed))
 		}
 	}
-	if o.Settings.XDS.Enabled() && p.secrets != nil && o.Settings.Check() == nil {
+	if o.Settings.XDS.Enabled() && o.Settings.XDS.ServerURL != "" && p.secrets != nil && o.Settings.Check() == nil {
 		var failed error
 		tree, failed = askControlPlane(ctx, o, life, p.secrets)
 		err = errors.Join(err, failed)

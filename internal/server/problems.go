@@ -63,7 +63,7 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 	d.addSecrets(p)
 	p.add(len(d.desk.InForce.All()) >= operators.MaxExceptions, amber, "exceptions-are-refused", unknown, "No further limit can be lifted or raised.", "New exceptions are refused, because there are %d", operators.MaxExceptions)
 	p.add(lately.lost > 0, amber, "metrics-or-logs-are-incomplete", unknown, fmt.Sprintf("Limits apply as usual. %d records were lost in the last minute.", lately.lost), "The decision log is incomplete")
-	p.add(lately.unsent > 0, amber, "metrics-or-logs-are-incomplete", unknown, "Limits apply as usual. The log says why.", "EVENTS_URL does not accept events about used budgets")
+	p.add(lately.unsent > 0, amber, "metrics-or-logs-are-incomplete", unknown, "Limits apply as usual. The log and weir_events_total say why.", "Events about used budgets cannot be sent")
 	for _, w := range d.options.Settings.Warnings {
 		p.add(w.Misspelt, amber, "nothing-is-limited", d.started, "A setting with a similar name may be at its default.", "The variable %s has no effect: %s", w.Variable, w.Instead)
 	}
@@ -124,8 +124,8 @@ func (d *debugPort) addRules(p *problemList, undecided uint64) {
 		inUse = such("Without rules, "+api.Failures["error"], undecided)
 	}
 	problem, _, _ := strings.Cut(rules.Problems, "\n")
-	if more := strings.Count(rules.Problems, "\n") - strings.Count(rules.Problems, "\n "); more > 0 { // the lines of an excerpt begin with a space
-		problem += fmt.Sprintf(" (and %d more)", more)
+	if strings.Count(rules.Problems, "\n") > strings.Count(rules.Problems, "\n ") { // the lines of an excerpt begin with a space
+		problem += " (and others)"
 	}
 	silent := none && problem == "" && rules.ControlPlane != "" && rules.AwaySince.IsZero()
 	p.add(silent, red, "new-rules-have-no-effect", d.started, inUse, "The control plane is connected, but has sent no rules yet")

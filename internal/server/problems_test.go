@@ -99,7 +99,7 @@ func TestWhatHasNoEffect(t *testing.T) {
 	misspelt := "amber|The variable REDIS_ULR has no effect: did you mean REDIS_URL?|#nothing-is-limited"
 	f.wantProblems(misspelt)
 	f.askMany("alice")
-	f.wantProblems("amber|EVENTS_URL does not accept events about used budgets|The log says why.", misspelt)
+	f.wantProblems("amber|Events about used budgets cannot be sent|The log and weir_events_total say why.", misspelt)
 }
 
 // TestProblems causes all other problems.
@@ -111,7 +111,7 @@ func TestProblems(t *testing.T) {
 		switches := []string{"amber|SHADOW_MODE is on|No request is denied.|#nothing-is-limited", "amber|QUOTA_MODE is on"}
 		f.wantProblems(switches...)
 		replace(t, dir+"/rules.yaml", "domain: api\ndescriptors: [{keey: user}]\n")
-		f.wantProblems(append([]string{"amber|New rules are refused: " + dir + "/rules.yaml:2:15|(and 1 more)|The rules of |UTC are in use. A restart would fail."}, switches...)...)
+		f.wantProblems(append([]string{"amber|New rules are refused: " + dir + "/rules.yaml:2:15|(and others)|The rules of |UTC are in use. A restart would fail."}, switches...)...)
 		first := f.operators.Status().Rules
 		replace(t, dir+"/rules.yaml", "domain: api\n unit: 2\n")
 		f.wantProblems(append([]string{"amber|rules.yaml:2: invalid YAML"}, switches...)...)

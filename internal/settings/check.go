@@ -88,6 +88,9 @@ func checkFlag(flag *kong.Flag) error {
 	case (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN"): // the error must not quote a key
 		return wrong(flag.Envs[0], "contains the file's content; set it to the path of the file")
 	case form.pattern != nil && value.String() != "" && !form.pattern.MatchString(value.String()):
+		if flag.Tag.Get("form") == "target" { // weir check must not connect to it
+			value.SetZero()
+		}
 		return wrong(flag.Envs[0], "is not allowed; use %s", form.is)
 	case value.CanInt():
 		n = float64(value.Int())

@@ -1,17 +1,20 @@
 -- Changes texts of one part of the entries that servers share.
 -- KEYS[1]  hash with the texts by ID. Its field "." is missing if Redis lost the part or never had it. The
--- field is "yes" or, if the last change restored lost texts, the time of the change in ms.
+--          field is "yes" or, if the last change restored lost texts, the time of the change in ms.
 -- KEYS[2]  list of the last changes, newest first, each a token of 8 bytes and an ID
--- ARGV[1]  the newest change that the caller has read; if it is not the newest in Redis, nothing happens
+-- ARGV[1]  the newest change that the caller has read, "." if the list was empty, or "" if Redis had nothing
+--          of the part; if that has changed, nothing happens
 -- ARGV[2]  the token of these changes
 -- ARGV[3]  1 to restore texts that Redis has lost. Then a text replaces only an older one, and for 2 s
--- calls without 1 change nothing, so that each server can restore its texts. A text that Redis
+--          calls without 1 change nothing, so that each server can restore its texts. A text that Redis
 --          did not have is not listed, because a list full of such texts would hide the loss from other
 --          servers. They notice the text by the number of texts.
--- ARGV     then distinct IDs, each followed by its text, or by "" to remove the text Returns the newest change or, if
--- nothing happened, "behind" (see ARGV[1]) or "wait" (see ARGV[3]).
-local newest = redis.call("LRANGE", KEYS[2], 0, 0)[1] or ""
-if newest ~= ARGV[1] then return "behind" end
+-- ARGV     then distinct IDs, each followed by its text, or by "" to remove the text
+-- Returns the newest change, as in ARGV[1], or, if nothing happened, "behind" (see ARGV[1]) or "wait" (see ARGV[3]).
+local function newest()
+  return redis.call("LRANGE", KEYS[2], 0, 0)[1] or redis.call("HLEN", KEYS[1]) > 0 and "." or ""
+end
+if newest() ~= ARGV[1] then return "behind" end
 
 local ids, gone, set, listed = {"."}, {}, {}, {}
 for i = 4, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
@@ -41,4 +44,4 @@ if #gone > 0 then redis.call("HDEL", KEYS[1], unpack(gone)) end
 if #set > 0 then redis.call("HSET", KEYS[1], ".", again and string.format("%.0f", now) or "yes", unpack(set)) end
 if #listed > 0 then redis.call("LPUSH", KEYS[2], unpack(listed)) end
 redis.call("LTRIM", KEYS[2], 0, 4095)
-return redis.call("LRANGE", KEYS[2], 0, 0)[1] or ""
+return newest()

@@ -76,11 +76,15 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 	}
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		for i := range w.Limits {
-			w.Limits[i].Keys = slices.DeleteFunc(w.Limits[i].Keys, func(k operators.KeyDenials) bool { return isOther(k.Key) })
+			l := &w.Limits[i]
+			l.Keys = slices.DeleteFunc(l.Keys, func(k operators.KeyDenials) bool {
+				if isOther(k.Key) {
+					l.OthersAtMost = max(l.OthersAtMost, k.Denied)
+				}
+				return isOther(k.Key)
+			})
 		}
-		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool {
-			return s.hides(l.Domain) || len(of) > 0 && len(l.Keys) == 0
-		})
+		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
 	}
 	d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool { return s.hides(l.Domain) || isOther(l.Key) })
 	if len(d.Last) == 0 {
