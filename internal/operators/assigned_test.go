@@ -19,6 +19,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -227,20 +228,23 @@ func TestPruneKeepsLaterChanges(t *testing.T) {
 	}
 }
 
-// TestPrepaidWhileRedisFails adds to amounts on two servers while Redis is frozen, emptied, killed and set
-// back to an older state, as by a failover. A change without an answer is repeated with the same ID. All
+// TestPrepaidWhileRedisFails adds to amounts on two servers while Redis is frozen, emptied, killed, set back
+// to an older state, and killed again, so that a replica takes its place. A change without an answer is repeated with the same ID. All
 // amounts must be the sum of the changes.
 func TestPrepaidWhileRedisFails(t *testing.T) {
 	t.Parallel()
 	const changes, tenants = 10_000, 500
 	r := testenv.RedisServer(t)
-	admin := goredis.NewClient(&goredis.Options{Addr: r.Addr()})
+	testenv.RedisReplica(t, r)
+	sentinel := testenv.RedisSentinel(t, r, "sentinel down-after-milliseconds weir 600000") // only the test starts a failover
+	admin, watcher := goredis.NewClient(&goredis.Options{Addr: r.Addr()}), goredis.NewClient(&goredis.Options{Addr: sentinel.Addr()})
+	defer watcher.Close()
 	defer admin.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	var desks []*Desk
 	var running, workers sync.WaitGroup
 	for range 2 {
-		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: time.Second}, "")
+		shared := redis.OpenShared(redis.Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: time.Second}, "")
 		defer shared.Close()
 		d, _ := assigner(t, shared)
 		desks = append(desks, d)
@@ -291,6 +295,12 @@ func TestPrepaidWhileRedisFails(t *testing.T) {
 		return nil
 	})
 	testenv.OK(t, err)
+	after(9000)
+	r.Stop()
+	testenv.Until(t, "the replica takes over", func() bool {
+		_ = watcher.Do(ctx, "sentinel", "failover", "weir").Err() // fails during a failover
+		return made.Load() >= 9500
+	})
 	workers.Wait()
 	for i, d := range desks {
 		testenv.OK(t, d.InForce.Load(t.Context()))
