@@ -286,7 +286,9 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 		t.Errorf("got %s (error: %v)", page.body, err)
 	}
 	for header, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
-		testenv.Contains(t, page.header.Get(header), want)
+		if got := page.header.Get(header); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", header, got)
+		}
 	}
 	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
 	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but no rule has its domain or its keys."} {
