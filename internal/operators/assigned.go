@@ -147,7 +147,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	if n := done.made(); n > 0 {
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
 		if n == 1 {
-			last := readAssigned(o.id, o.text)
+			last := readAssigned(o.last[0], o.last[1])
 			if done.Removed == 0 {
 				done.Last = &last
 			}
@@ -174,7 +174,7 @@ type order struct {
 	done   AssignedChanges
 	lines  [plan.SharedParts][]orderLine // collected lines by part, still to be carried out
 
-	id, text string // ID and text of the last change; after a removal, the removed text
+	last [2]string // ID and text of the last change; after a removal, the removed text
 }
 
 // orderLine is a line that assigns or removes the amount with the ID id. If Since is not zero, a removal
@@ -245,7 +245,7 @@ func (o *order) flush(ctx context.Context) (err error) {
 
 // carryOut carries out the collected lines of a part.
 func (o *order) carryOut(ctx context.Context, part int) error {
-	lines, done, last := o.lines[part], o.done, [2]string{}
+	lines, done, last := o.lines[part], o.done, o.last
 	o.lines[part] = lines[:0]
 	if len(lines) == 0 {
 		return nil
@@ -255,7 +255,7 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 	}
 	err := o.InForce.update(ctx, func(ctx context.Context) error {
 		return o.InForce.change(ctx, part, func() (changes [][2]string) {
-			done, last = o.done, [2]string{}
+			done, last = o.done, o.last
 			texts := make(map[string]string, len(lines))
 			for _, l := range lines {
 				old, isKnown := texts[l.id]
@@ -268,18 +268,13 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 				}
 			}
 			for id, text := range texts {
-				if text != o.InForce.set.Text(part, id) {
-					changes = append(changes, [2]string{id, text})
-				}
+				changes = append(changes, [2]string{id, text})
 			}
 			return changes
 		})
 	})
 	if err == nil {
-		o.done = done
-		if last[0] != "" {
-			o.id, o.text = last[0], last[1]
-		}
+		o.done, o.last = done, last
 	}
 	return err
 }

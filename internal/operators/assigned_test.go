@@ -57,6 +57,15 @@ func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
 	return d, log
 }
 
+// sharing is assigner for a server on a Redis, which stays open until the test ends.
+func sharing(t *testing.T, o redis.Server) *Desk {
+	t.Helper()
+	shared := redis.OpenShared(o, "")
+	t.Cleanup(func() { shared.Close() })
+	d, _ := assigner(t, shared)
+	return d
+}
+
 // assigned lists the amounts of a server as text.
 func assigned(d *Desk) (list []string) {
 	for _, a := range d.Assigned("", "", 1000).Assigned {
@@ -72,13 +81,8 @@ func assigned(d *Desk) (list []string) {
 // TestSecondLoss empties Redis twice. The second time, a server changes an amount before it notices the loss.
 func TestSecondLoss(t *testing.T) {
 	r := testenv.RedisServer(t)
-	open := func() *Desk {
-		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, "")
-		t.Cleanup(func() { shared.Close() })
-		d, _ := assigner(t, shared)
-		return d
-	}
-	a, b, lines := open(), open(), ""
+	o := redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}
+	a, b, lines := sharing(t, o), sharing(t, o), ""
 	for i := range 100 {
 		lines += fmt.Sprintf("api,tenant=%d,,5\n", i)
 	}
@@ -244,9 +248,7 @@ func TestPrepaidWhileRedisFails(t *testing.T) {
 	var desks []*Desk
 	var running, workers sync.WaitGroup
 	for range 2 {
-		shared := redis.OpenShared(redis.Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: time.Second}, "")
-		defer shared.Close()
-		d, _ := assigner(t, shared)
+		d := sharing(t, redis.Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: time.Second})
 		desks = append(desks, d)
 		running.Go(func() { d.InForce.Run(ctx, func() {}) })
 	}

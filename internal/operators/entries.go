@@ -58,6 +58,13 @@ func newestOf(there bool, changes []string) string {
 	return ""
 }
 
+// add puts the text of the newest change of a part, and remembers the change.
+func (f *feed) add(part int, change, text string) {
+	f.put(part, change[8:], text)
+	known := append(f.changes[part], change)
+	f.changes[part] = known[max(0, len(known)-maxChanges):]
+}
+
 func (f *feed) put(part int, id, text string) {
 	if f.set.Text(part, id) != text {
 		f.set.Put(part, id, text)
@@ -107,16 +114,17 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 		call, cancel := context.WithTimeout(ctx, patience)
 		size, changes, texts, found, err := f.entries.Changes(call, part, f.newest(part))
 		cancel()
+		if err != nil {
+			return err
+		}
 		known, n := f.changes[part], f.set.Len(part)
 		f.there[part] = size >= 0
 		fewer := n > 0 && (size < 0 || part > 0 && len(known) == 0 && len(changes) < maxRead && size < n-len(changes)) // a change removes at most one text
 		isLost := known != nil && (fewer || !found && (len(changes) < maxChanges || len(known) > 0 && slices.Contains(changes, known[0])))
 		switch {
-		case err != nil:
-			return err
 		case isLost || !found: // also at the first read, and if this server is too far behind
 			if isLost {
-				if restored, err := f.restore(ctx, part, size >= 0, changes); err != nil {
+				if restored, err := f.restore(ctx, part, changes); err != nil {
 					return err
 				} else if !restored {
 					continue
@@ -133,10 +141,8 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 			return nil
 		default:
 			for i, change := range slices.Backward(changes) {
-				f.put(part, change[8:], texts[i])
-				known = append(known, change)
+				f.add(part, change, texts[i])
 			}
-			f.changes[part] = known[max(0, len(known)-maxChanges):]
 		}
 	}
 	return nil
@@ -167,9 +173,8 @@ func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) 
 
 // restore sets each known text again that is missing or older in Redis, and repeats each known removal that
 // is missing from changes, the list in Redis. It leaves texts that other servers have changed since the
-// loss, and does not change f.set. It returns false if another server has changed the part first. there is
-// whether Redis has texts of the part.
-func (f *feed) restore(ctx context.Context, part int, there bool, changes []string) (restored bool, err error) {
+// loss, and does not change f.set. It returns false if another server has changed the part first.
+func (f *feed) restore(ctx context.Context, part int, changes []string) (restored bool, err error) {
 	known, made, changed, again := map[string]bool{}, map[string]bool{}, map[string]bool{}, [][2]string{}
 	for _, change := range f.changes[part] {
 		known[change] = true
@@ -193,7 +198,7 @@ func (f *feed) restore(ctx context.Context, part int, there bool, changes []stri
 			changed[id] = true // once, even if it was changed several times
 		}
 	}
-	newest := newestOf(there, changes[:min(len(changes), 1)])
+	newest := newestOf(f.there[part], changes[:min(len(changes), 1)])
 	for some := range slices.Chunk(again, atOnce) {
 		call, cancel := context.WithTimeout(ctx, patience)
 		newest, err = f.entries.Change(call, part, newest, cryptorand.Text()[:8], true, some)
@@ -206,11 +211,11 @@ func (f *feed) restore(ctx context.Context, part int, there bool, changes []stri
 	return true, nil
 }
 
-// change changes texts of a part in Redis and in f.set. edit returns the new texts by ID, with "" to remove a
-// text. If another server has changed the part, change calls edit again, so no change is lost.
+// change changes texts of a part in Redis and in f.set. edit returns a new slice of the new texts by ID, with
+// "" to remove a text. If another server has changed the part, change calls edit again, so no change is lost.
 func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) error {
 	for {
-		texts := edit()
+		texts := slices.DeleteFunc(edit(), func(text [2]string) bool { return f.set.Text(part, text[0]) == text[1] })
 		if f.entries == nil || len(texts) == 0 {
 			for _, text := range texts {
 				f.put(part, text[0], text[1])
@@ -222,12 +227,9 @@ func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) er
 		newest, err := f.entries.Change(call, part, f.newest(part), token, false, texts)
 		cancel()
 		if err == nil && newest == token+texts[len(texts)-1][0] { // no need to read the changes from Redis
-			known := f.changes[part]
 			for _, text := range texts {
-				f.put(part, text[0], text[1])
-				known = append(known, token+text[0])
+				f.add(part, token+text[0], text[1])
 			}
-			f.changes[part] = known[max(0, len(known)-maxChanges):]
 			return nil
 		}
 		if err == nil && newest == "wait" {

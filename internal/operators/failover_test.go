@@ -24,9 +24,7 @@ func TestAmountsAfterFailover(t *testing.T) {
 	sentinel := testenv.RedisSentinel(t, primary, "sentinel down-after-milliseconds weir 600000")
 	var desks []*Desk
 	for range 2 {
-		shared := redis.OpenShared(redis.Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: 2 * time.Second}, "")
-		defer shared.Close()
-		d, _ := assigner(t, shared)
+		d := sharing(t, redis.Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: 2 * time.Second})
 		testenv.OK(t, d.InForce.Load(t.Context()))
 		desks = append(desks, d)
 	}

@@ -58,18 +58,18 @@ func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 }
 
 var (
-	byRule      = []string{"domain", "rule"}
-	streamsDesc = prometheus.NewDesc("weir_quota_streams", "Streams of Envoys with the filter rate_limit_quota.", nil, nil)
-	bucketsDesc = prometheus.NewDesc("weir_quota_buckets", "Buckets that Envoys have reported, of rules with quota_service.", byRule, nil)
-	demandDesc  = prometheus.NewDesc("weir_quota_demand", "Requests per second that Envoys have reported last.", byRule, nil)
-	shareDesc   = prometheus.NewDesc("weir_quota_share", "Requests per second that shares of Envoys admit.", byRule, nil)
-	strangeDesc = prometheus.NewDesc("weir_quota_unmatched_total", "Reports of buckets without a rule, which Envoy admits.", nil, nil)
-	refusedDesc = prometheus.NewDesc("weir_quota_refused_total", "Reports of buckets beyond the maximum number or size of a bucket ID, which get no share.", nil, nil)
+	byRule        = []string{"domain", "rule"}
+	streamsDesc   = prometheus.NewDesc("weir_quota_streams", "Streams of Envoys with the filter rate_limit_quota.", nil, nil)
+	bucketsDesc   = prometheus.NewDesc("weir_quota_buckets", "Buckets that Envoys have reported, of rules with quota_service.", byRule, nil)
+	demandDesc    = prometheus.NewDesc("weir_quota_demand", "Requests per second that Envoys have reported last.", byRule, nil)
+	shareDesc     = prometheus.NewDesc("weir_quota_share", "Requests per second that shares of Envoys admit.", byRule, nil)
+	unmatchedDesc = prometheus.NewDesc("weir_quota_unmatched_total", "Reports of buckets without a rule, which Envoy admits.", nil, nil)
+	refusedDesc   = prometheus.NewDesc("weir_quota_refused_total", "Reports of buckets beyond the maximum number or size of a bucket ID, which get no share.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (p *Pool) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{streamsDesc, bucketsDesc, demandDesc, shareDesc, strangeDesc, refusedDesc} {
+	for _, d := range []*prometheus.Desc{streamsDesc, bucketsDesc, demandDesc, shareDesc, unmatchedDesc, refusedDesc} {
 		to <- d
 	}
 }
@@ -97,7 +97,7 @@ func (p *Pool) Collect(to chan<- prometheus.Metric) {
 		rules[[2]string{l.Domain, l.Rule}] = s
 	}
 	to <- prometheus.MustNewConstMetric(streamsDesc, prometheus.GaugeValue, float64(len(p.envoys)))
-	to <- prometheus.MustNewConstMetric(strangeDesc, prometheus.CounterValue, float64(p.strange))
+	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.CounterValue, float64(p.unmatched))
 	to <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(p.refused))
 	for rule, s := range rules {
 		to <- prometheus.MustNewConstMetric(bucketsDesc, prometheus.GaugeValue, s.buckets, rule[:]...)

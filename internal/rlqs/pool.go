@@ -49,16 +49,16 @@ type Pool struct {
 
 	warn, warnRefused rate.Sometimes
 
-	mu      sync.Mutex
-	began   time.Time
-	swept   time.Time
-	envoys  map[*Envoy]struct{}
-	buckets map[string]*bucket
-	due     map[*bucket]struct{} // buckets to divide in the next round
-	pending map[*member]struct{} // members to answer in the next round
-	bytes   int
-	refused uint64 // number of usages that were beyond a bound
-	strange uint64 // number of usages without a rule
+	mu        sync.Mutex
+	began     time.Time
+	swept     time.Time
+	envoys    map[*Envoy]struct{}
+	buckets   map[string]*bucket
+	due       map[*bucket]struct{} // buckets to divide in the next round
+	pending   map[*member]struct{} // members to answer in the next round
+	bytes     int
+	refused   uint64 // number of usages that were beyond a bound
+	unmatched uint64 // number of usages without a rule
 }
 
 // NewPool returns an empty Pool.
@@ -143,7 +143,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 	}
 	switch {
 	case rule == nil:
-		p.strange++
+		p.unmatched++
 		p.warn.Do(func() {
 			p.opts.Logger.Warn("an Envoy may admit everything for a bucket ID to which no rule with quota_service leads", "domain", fmt.Sprintf("%.128s", domain), "bucket", string(p.opts.Keys.Append(nil, domain, u.entries, nil)))
 		})

@@ -144,7 +144,7 @@ func TestHostileEnvoys(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "envoy=flood domain=api buckets=1000 refused=1\n") || strings.Count(text, "\n") != 2 {
 		t.Errorf("an Envoy with too many buckets is logged as:\n%s", text)
 	}
-	testenv.Equal(t, pool.strange, 1, "usages without a rule")
+	testenv.Equal(t, pool.unmatched, 1, "usages without a rule")
 	if len(flood.members) != maxBuckets || len(<-flood.answers) == 0 {
 		t.Errorf("an Envoy has %d buckets, want %d and an answer", len(flood.members), maxBuckets)
 	}

@@ -78,10 +78,11 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 		for i := range w.Limits {
 			l := &w.Limits[i]
 			l.Keys = slices.DeleteFunc(l.Keys, func(k operators.KeyDenials) bool {
-				if isOther(k.Key) {
+				other := isOther(k.Key)
+				if other {
 					l.OthersAtMost = max(l.OthersAtMost, k.Denied)
 				}
-				return isOther(k.Key)
+				return other
 			})
 		}
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
